@@ -1,0 +1,42 @@
+# Needs Python 3.11 or newer and make; everything else is installed into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+READY := .venv/.ready
+
+.PHONY: help setup test lint format demo bench clean
+help:  ## show the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+setup: $(READY)  ## make .venv and install everything, at the pinned versions
+
+$(READY): pyproject.toml constraints.txt
+	@echo "apmax: setting up .venv (once, a few minutes) …"
+	@$(PYTHON) -c 'import sys; sys.exit("apmax needs Python 3.11 or newer; try make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -m venv --clear .venv
+	@$(PIP) install --constraint constraints.txt --upgrade pip
+	@$(PIP) install --constraint constraints.txt --group dev
+	@$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[all]'
+	@touch $@
+
+test: setup  ## run all tests, on every core
+	@$(BIN)/python -m pytest -q -n auto
+
+lint: setup  ## style, types and the direction of imports
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: setup  ## rewrite the code in the house style
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+demo: setup  ## train on real data, print the comparison, write demo-report/
+	@$(BIN)/python examples/demo.py
+
+bench: setup  ## side-by-side ratios; exits with 1 if a bar is missed
+	@$(BIN)/python -m benchmarks
+
+clean:  ## remove .venv and everything generated
+	rm -rf .venv dist demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis

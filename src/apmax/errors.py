@@ -1,0 +1,68 @@
+"""Everything apmax raises on purpose, as one tree.
+
+::
+
+    ApmaxError
+    └── InputError (also a ValueError)      what was passed in cannot be used
+        ├── EmptyInputError                 there is nothing to work on
+        ├── ShapeError                      wrong number of dimensions, or lengths that differ
+        ├── NotNumericError                 text or objects where numbers are needed
+        ├── NonFiniteError                  NaN or infinity
+        ├── LabelError                      labels that are not two known classes
+        │   └── NoPositiveError             AP needs at least one positive
+        ├── WeightError                     negative weights, or none left
+        └── ParameterError                  an option outside its range
+            ├── UnknownNameError            a name that is not in the list
+            └── UnreachableTargetError      no threshold meets the wish
+
+Every message names the argument, shows the value, says why it cannot be used and what
+to do instead. An error is raised before anything is changed.
+"""
+
+
+class ApmaxError(Exception):
+    """Root of the tree: ``except ApmaxError`` catches all that apmax raises on purpose."""
+
+
+class InputError(ApmaxError, ValueError):
+    """An argument cannot be used. Also a ValueError, as scikit-learn's users expect."""
+
+
+class EmptyInputError(InputError):
+    """An array has no elements."""
+
+
+class ShapeError(InputError):
+    """An array has the wrong number of dimensions, or two lengths differ."""
+
+
+class NotNumericError(InputError):
+    """An array holds something that is not a real number."""
+
+
+class NonFiniteError(InputError):
+    """An array holds NaN or infinity, or a range that double precision cannot hold."""
+
+
+class LabelError(InputError):
+    """Labels are not two classes, or it is not said which class is positive."""
+
+
+class NoPositiveError(LabelError):
+    """No positive example: average precision is undefined."""
+
+
+class WeightError(InputError):
+    """A sample weight is negative, or all positives weigh nothing."""
+
+
+class ParameterError(InputError):
+    """An option is outside its range."""
+
+
+class UnknownNameError(ParameterError):
+    """A name that apmax does not know; the message suggests the nearest one."""
+
+
+class UnreachableTargetError(ParameterError):
+    """No threshold reaches the precision or recall that was asked for."""

@@ -1,0 +1,94 @@
+"""Compiled loops over plain arrays, one file per algorithm; everything else is NumPy.
+
+Importing this package imports Numba, which takes a quarter of a second, so the functions
+that need a kernel import it when they are called.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numba import get_num_threads, njit
+from numba.core import event
+from numpy.typing import NDArray
+
+
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile at first call and keep the machine code on disk for the next process."""
+    compiled: Callable[..., Any] = njit(cache=True, nogil=True)(function)
+    return compiled
+
+
+THREADS_FROM = 1 << 22
+"""Elements from which a second thread pays for its start."""
+
+
+def over_threads(loop: Callable[..., None], size: int, *arguments: Any) -> None:
+    """Run ``loop(begin, end, *arguments)`` over 0 … size, in parts on several threads.
+
+    Only for loops whose iterations are independent: the result is the same to the last bit
+    for any number of threads.
+    """
+    parts = _threads() if size >= THREADS_FROM else 1
+    _run_parts([(loop, *span, *arguments) for span in _spans(size, parts)])
+
+
+def table_over_threads(
+    loop: Callable[..., None], size: int, shape: tuple[int, ...], *arguments: Any
+) -> NDArray[np.float64]:
+    """Run ``loop(begin, end, *arguments, table)`` over 0 … size and return the summed tables.
+
+    Long loops always add into two tables, on one thread or two, so that the order of the
+    additions, and with it the last bit, does not depend on the number of threads.
+    """
+    parts = 2 if size >= THREADS_FROM else 1
+    tables = [np.zeros(shape) for _ in range(parts)]
+    spans = _spans(size, parts)
+    _run_parts([(loop, *span, *arguments, t) for span, t in zip(spans, tables, strict=True)])
+    for table in tables[1:]:
+        tables[0] += table
+    return tables[0]
+
+
+def _threads() -> int:
+    """Numba's thread count, which joblib's workers and NUMBA_NUM_THREADS limit."""
+    return int(get_num_threads())
+
+
+def _spans(size: int, parts: int) -> list[tuple[int, int]]:
+    edges = [size * part // parts for part in range(parts + 1)]
+    return list(pairwise(edges))
+
+
+def _run_parts(calls: list[tuple[Any, ...]]) -> None:
+    threads = min(len(calls), _threads())
+    if threads == 1:
+        for loop, *arguments in calls:
+            loop(*arguments)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for part in [pool.submit(*call) for call in calls]:
+            part.result()
+
+
+class _SayThatItCompiles(event.Listener):
+    """One line on stderr when a kernel of ours is really compiled, not read from the cache."""
+
+    said = False
+
+    def on_start(self, event: Any) -> None:
+        function = event.data["dispatcher"].py_func
+        if not self.said and function.__module__.startswith(__name__):
+            self.said = True
+            print("apmax: compiling its kernels, once for this machine …", file=sys.stderr)
+
+    def on_end(self, event: Any) -> None:
+        """Nothing to say: the call that waited goes on."""
+
+
+event.register("numba:compile", _SayThatItCompiles())

@@ -1,0 +1,208 @@
+"""Checks that every public function shares, each with the message a user sees.
+
+All of them return clean arrays and never change what was passed in.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from apmax.errors import (
+    EmptyInputError,
+    LabelError,
+    NonFiniteError,
+    NoPositiveError,
+    NotNumericError,
+    ParameterError,
+    ShapeError,
+    WeightError,
+)
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+def check_scores(scores: ArrayLike, *, name: str = "scores") -> Floats:
+    """One finite real number per example, as a contiguous float64 vector."""
+    raw = _as_vector(scores, name)
+    if raw.dtype.kind not in "biuf":
+        raise NotNumericError(
+            f"`{name}` must be real numbers, got dtype {raw.dtype}: pass a float array, for "
+            "example model.decision_function(X) or model.predict_proba(X)[:, 1]"
+        )
+    vector = np.ascontiguousarray(raw, dtype=np.float64)
+    # min and max see NaN and infinity without an array of flags.
+    if not (math.isfinite(vector.min()) and math.isfinite(vector.max())):
+        bad = ~np.isfinite(vector)
+        first = int(np.argmax(bad))
+        raise NonFiniteError(
+            f"`{name}` must be finite, got {vector[first]} at position {first} "
+            f"({int(bad.sum())} of {vector.size} are NaN or infinite): drop or repair those "
+            "rows, or look for an overflow in the model"
+        )
+    return vector
+
+
+def check_labels(y: ArrayLike, *, pos_label: Any = None, name: str = "y") -> Mask:
+    """The mask of positives; labels are bool, {0, 1}, {-1, 1}, or anything with a `pos_label`."""
+    raw = _as_vector(y, name)
+    positive = _plain_positives(raw) if pos_label is None else None
+    if positive is None:
+        positive = _positives_among(raw, pos_label, name)
+    if not positive.any():
+        wanted = 1 if pos_label is None else pos_label
+        raise NoPositiveError(
+            f"`{name}` holds no positive example (no label equals {wanted!r}): average "
+            "precision is undefined without one; check the labels, or pass pos_label="
+        )
+    return np.ascontiguousarray(positive, dtype=bool)
+
+
+def check_same_length(**arrays: NDArray[Any]) -> None:
+    """All arrays have as many rows as the first."""
+    (first, reference), *rest = arrays.items()
+    for name, array in rest:
+        if array.shape[0] != reference.shape[0]:
+            raise ShapeError(
+                f"`{first}` has {reference.shape[0]} elements and `{name}` has "
+                f"{array.shape[0]}: they must describe the same examples, in the same order"
+            )
+
+
+def check_weights(sample_weight: ArrayLike | None, positive: Mask) -> Floats | None:
+    """One weight ≥ 0 per example, with some weight on the positives; None stays None."""
+    if sample_weight is None:
+        return None
+    weight = check_scores(sample_weight, name="sample_weight")
+    check_same_length(y=positive, sample_weight=weight)
+    if weight.min() < 0:
+        first = int(np.argmax(weight < 0))
+        raise WeightError(
+            f"`sample_weight` must be ≥ 0, got {weight[first]} at position {first}: a weight "
+            "counts how often an example is seen; use 0 to leave one out"
+        )
+    if not weight[positive].any():
+        raise WeightError(
+            "`sample_weight` is 0 for every positive example: average precision is undefined "
+            "then; give at least one positive a weight above 0"
+        )
+    # Only ratios of weights matter: a power of two changes no digit and keeps sums finite.
+    _, exponent = np.frexp(weight.max())
+    return np.ldexp(weight, -int(exponent))
+
+
+def check_real(
+    value: float | None,
+    name: str,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    why: str,
+) -> float:
+    """A finite number within its bounds; `why` ends the message with reason and remedy."""
+    bounds = [f"> {above:g}"] if above is not None else []
+    bounds += [f"≥ {at_least:g}"] if at_least is not None else []
+    bounds += [f"≤ {at_most:g}"] if at_most is not None else []
+    rule = " and ".join(bounds) or "a finite number"
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise ParameterError(f"`{name}` must be {rule}, got {value!r}: {why}") from None
+    fits = (
+        math.isfinite(number)
+        and (above is None or number > above)
+        and (at_least is None or number >= at_least)
+        and (at_most is None or number <= at_most)
+    )
+    if not fits:
+        raise ParameterError(f"`{name}` must be {rule}, got {value!r}: {why}")
+    return number
+
+
+def check_count(value: int, name: str, *, at_least: int = 1, why: str) -> int:
+    """A whole number no smaller than `at_least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < at_least:
+        raise ParameterError(f"`{name}` must be an integer ≥ {at_least}, got {value!r}: {why}")
+    return int(value)
+
+
+def check_gamma(gamma: float) -> float:
+    """γ > 0: without a margin or a slope the surrogate is flat and f(u) = −u₁/u₂ undefined."""
+    return check_real(
+        gamma,
+        "gamma",
+        above=0,
+        why="it is the margin of the squared hinge or the slope of the logistic surrogate; "
+        "start with 0.1 for squared_hinge and 20 for logistic on scores in [0, 1]",
+    )
+
+
+def _as_vector(values: ArrayLike, name: str) -> NDArray[Any]:
+    array = np.asarray(values)
+    if array.dtype.kind == "O":  # nullable and mixed columns arrive as objects
+        array = _numbers_or_objects(array)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise ShapeError(
+            f"`{name}` must be one-dimensional, got shape {array.shape}: pass one value per "
+            "example, for example the column of the positive class"
+        )
+    if array.size == 0:
+        raise EmptyInputError(f"`{name}` is empty: pass at least one positive example")
+    return array
+
+
+def _numbers_or_objects(array: NDArray[Any]) -> NDArray[Any]:
+    try:
+        inferred = np.array(array.tolist())
+    except ValueError:  # ragged
+        return array
+    return inferred if inferred.dtype.kind in "biuf" else array
+
+
+def _plain_positives(raw: NDArray[Any]) -> Mask | None:
+    """Positives of bool, {0, 1} and {-1, 1} labels without sorting; None for anything else."""
+    if raw.dtype.kind == "b":
+        return raw
+    if raw.dtype.kind not in "iuf":
+        return None
+    positive = np.asarray(raw == 1, dtype=bool)
+    negatives_zero = np.count_nonzero(raw == 0)
+    rest = raw.size - np.count_nonzero(positive) - negatives_zero
+    if rest == 0:
+        return positive
+    if negatives_zero == 0 and np.count_nonzero(raw == -1) == rest:
+        return positive
+    return None
+
+
+def _positives_among(raw: NDArray[Any], pos_label: Any, name: str) -> Mask:
+    """Positives by `pos_label`, or the error that says why there can be none."""
+    if raw.dtype.kind == "f" and np.isnan(raw).any():
+        raise LabelError(
+            f"`{name}` holds NaN at position {int(np.argmax(np.isnan(raw)))}: every example "
+            "needs a label; drop the rows without one"
+        )
+    try:
+        classes = list(np.unique(raw))
+    except TypeError:
+        classes = sorted(set(raw.tolist()), key=str)
+    shown = ", ".join(repr(getattr(c, "item", lambda c=c: c)()) for c in classes[:5])
+    if len(classes) > 2:
+        raise LabelError(
+            f"`{name}` holds {len(classes)} classes ({shown}{', …' if len(classes) > 5 else ''}) "
+            "and average precision needs two: if these are scores, the arguments are swapped; "
+            "if they are classes, compare with one of them first (y == label)"
+        )
+    if pos_label is None:
+        raise LabelError(
+            f"`{name}` holds {shown}, and only bool, {{0, 1}} and {{-1, 1}} say by themselves "
+            "which class is positive: pass pos_label="
+        )
+    return np.asarray(raw == pos_label, dtype=bool)
