@@ -16,7 +16,6 @@ from apmax.kernels import kernel
 from apmax.validation import Floats
 
 STENCIL = 8
-NODE_DISTANCE = 1 / 8
 
 
 def _lagrange_basis() -> Floats:

@@ -13,7 +13,7 @@ coordinate update, is step 5 of Algorithms 2 and 3.
 
 Differs from the paper: U₁ is free there. Here a row starts at its first estimate, because a
 zero start multiplies the first gradient of every row by 1/β₀. ``first_visit="zero"`` keeps
-the zero start for study.
+the zero start, or the point of Ω nearest to it, for study.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Memory:
         self.m = m
         self.box = box
         self.seen = np.full(m, FIRST_VISITS.choose(first_visit))
-        self.u = np.zeros((m, 2))
+        self.u = self._project(np.zeros((m, 2)))
 
     def values(self) -> Floats:
         """All of U as it stands now; NaN where a row has not been seen."""

@@ -95,7 +95,7 @@ def surrogate_ap(
     positive = check_labels(y, pos_label=pos_label)
     check_same_length(scores=s, y=positive)
     weight = check_weights(sample_weight, positive)
-    sums = _choose_sums(Examples(s, positive, weight), chosen, gamma)
+    sums = _choose_sums(Examples.of(s, positive, weight), chosen, gamma)
 
     rows = sums.rows()
     v = np.ones(rows.plus.size) if weight is None else weight[sums.order]
@@ -112,7 +112,7 @@ def surrogate_ap(
 
 def _choose_sums(examples: Examples, surrogate: Surrogate, gamma: float) -> PairSums:
     if surrogate is SQUARED_HINGE:
-        _check_that_squares_fit(examples.scores, gamma)
+        _check_that_squares_fit(examples, gamma)
         return HingeSums(examples, gamma)
     if surrogate is LOGISTIC:
         mesh = MeshSums.fits(examples, gamma)
@@ -120,14 +120,14 @@ def _choose_sums(examples: Examples, surrogate: Surrogate, gamma: float) -> Pair
     return DirectSums(examples, gamma, surrogate)
 
 
-def _check_that_squares_fit(scores: Floats, gamma: float) -> None:
+def _check_that_squares_fit(examples: Examples, gamma: float) -> None:
     with np.errstate(over="ignore", under="ignore"):
-        low, high = np.float64(scores.min()), np.float64(scores.max())
-        largest = scores.size * np.square(high - low + gamma)
+        spread = np.float64(examples.high) - examples.low
+        largest = examples.scores.size * np.square(spread + gamma)
         smallest = np.square(np.float64(gamma))
     limits = np.finfo(np.float64)
     if largest > limits.max or smallest < limits.tiny:
         raise NonFiniteError(
-            f"`scores` from {low:g} to {high:g} with gamma = {gamma:g} have squares that double "
-            "precision cannot hold: divide the scores and gamma by a common factor"
+            f"`scores` from {examples.low:g} to {examples.high:g} with gamma = {gamma:g} have "
+            "squares that double precision cannot hold: divide both by a common factor"
         )

@@ -29,6 +29,8 @@ from apmax.validation import Floats, Mask
 
 ALL_ONES = np.empty(0)
 """No weights, as kernels take them."""
+NODE_DISTANCE = 1 / 8
+"""Between two nodes of the mesh, in units of 1/γ."""
 SKIP_NONE = np.empty(0, dtype=bool)
 """No mask, as kernels take it."""
 
@@ -43,6 +45,15 @@ class Examples(NamedTuple):
     scores: Floats
     positive: Mask
     weight: Floats | None
+    low: float
+    """The lowest score."""
+    high: float
+    """The highest score."""
+
+    @classmethod
+    def of(cls, scores: Floats, positive: Mask, weight: Floats | None) -> Examples:
+        """With the range of the scores found in passing."""
+        return cls(scores, positive, weight, float(scores.min()), float(scores.max()))
 
 
 class RowSums(NamedTuple):
@@ -142,23 +153,21 @@ class MeshSums(_SortedRows):
 
     def __init__(self, examples: Examples, gamma: float) -> None:
         super().__init__(examples, gamma)
-        self.low, self.cells_per_unit, self.cells = self._grid(examples.scores, gamma)
+        self.cells_per_unit = gamma / NODE_DISTANCE
+        self.cells = int(self.cells_over(examples, gamma))
         weight = ALL_ONES if examples.weight is None else examples.weight
         self.plus = (self.row_scores, self.row_weight, SKIP_NONE)
         self.minus = (examples.scores, weight, examples.positive)
 
     @staticmethod
-    def _grid(scores: Floats, gamma: float) -> tuple[float, float, float]:
-        from apmax.kernels.mesh import NODE_DISTANCE
-
-        low = float(scores.min())
-        cells_per_unit = gamma / NODE_DISTANCE
-        return low, cells_per_unit, (float(scores.max()) - low) * cells_per_unit // 1 + 1
+    def cells_over(examples: Examples, gamma: float) -> float:
+        """How many cells the range of the scores takes; may be infinite."""
+        return (examples.high - examples.low) * (gamma / NODE_DISTANCE) // 1 + 1
 
     @classmethod
     def fits(cls, examples: Examples, gamma: float) -> bool:
         """Whether the mesh is small beside the data: at most one cell for eight examples."""
-        return 8 * cls._grid(examples.scores, gamma)[2] <= examples.scores.size
+        return 8 * cls.cells_over(examples, gamma) <= examples.scores.size
 
     def rows(self) -> RowSums:
         """Sums over the examples, one per row."""
@@ -183,20 +192,15 @@ class MeshSums(_SortedRows):
     def _field(self, points: Points) -> tuple[Floats, Floats]:
         """Σ w σ and Σ w σ′ of the points, at the nodes."""
         from apmax.kernels import table_over_threads
-        from apmax.kernels.mesh import (
-            NODE_DISTANCE,
-            STENCIL,
-            charges_of_nodes,
-            moments_of_cells,
-        )
+        from apmax.kernels.mesh import STENCIL, charges_of_nodes, moments_of_cells
         from apmax.kernels.sigmoid import SLOPE_TERMS, VALUE_TERMS, sigmoid_sums
 
         moments = table_over_threads(
             moments_of_cells,
             points[0].size,
-            (int(self.cells), STENCIL),
+            (self.cells, STENCIL),
             *points,
-            self.low,
+            self.examples.low,
             self.cells_per_unit,
         )
         charges = charges_of_nodes(moments)
@@ -211,7 +215,9 @@ class MeshSums(_SortedRows):
 
         out = np.empty_like(points[0])
         polynomials = polynomials_of_cells(nodes)
-        over_threads(evaluate, out.size, *points, self.low, self.cells_per_unit, polynomials, out)
+        over_threads(
+            evaluate, out.size, *points, self.examples.low, self.cells_per_unit, polynomials, out
+        )
         return out
 
 
@@ -219,7 +225,7 @@ class SweepSums:
     """Logistic over the sorted examples themselves; see :mod:`apmax.kernels.sigmoid`."""
 
     def __init__(self, examples: Examples, gamma: float) -> None:
-        scores, positive, weight = examples
+        scores, positive, weight = examples[:3]
         self.gamma = gamma
         self.by_score = np.argsort(scores)
         ascending = scores[self.by_score]
@@ -269,7 +275,7 @@ class DirectSums:
 
     def rows(self) -> RowSums:
         """Sums over the examples, one per row."""
-        scores, positive, weight = self.examples
+        scores, positive, weight = self.examples[:3]
         v = np.ones_like(scores) if weight is None else weight
         by_class = np.stack([np.where(positive, v, 0.0), np.where(positive, 0.0, v)], axis=1)
         values, slopes = np.empty((2, self.order.size, 2))
@@ -281,7 +287,7 @@ class DirectSums:
 
     def pull(self, a: Floats, b: Floats) -> Floats:
         """Sums over the rows, one per example."""
-        scores, positive, weight = self.examples
+        scores, positive, weight = self.examples[:3]
         out = np.zeros_like(scores)
         for block in self._blocks():
             slope = self.surrogate.slope(scores - scores[self.order[block], None], self.gamma)

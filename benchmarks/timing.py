@@ -1,0 +1,47 @@
+"""Times as ratios: this machine and its noise are on both sides of each number."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Line(NamedTuple):
+    """One measured number and the bar that it must keep."""
+
+    what: str
+    measured: float
+    bar: float
+    at_least: bool = False
+
+    @property
+    def kept(self) -> bool:
+        return self.measured >= self.bar if self.at_least else self.measured <= self.bar
+
+    def __str__(self) -> str:
+        sign = "≥" if self.at_least else "≤"
+        verdict = "ok" if self.kept else "MISSED"
+        return f"{self.what:<72} {self.measured:>8.2f}   {sign} {self.bar:<6g} {verdict}"
+
+
+def medians(repeats: int, *sides: Callable[[], Any]) -> list[float]:
+    """Median seconds of each side, run in turn after one warm-up each."""
+    times = np.empty((repeats, len(sides)))
+    for side in sides:
+        side()
+    for r in range(repeats):
+        for k, side in enumerate(sides):
+            start = time.perf_counter()
+            side()
+            times[r, k] = time.perf_counter() - start
+    return [float(value) for value in np.median(times, axis=0)]
+
+
+def rare_positives(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Normal scores, 3 % positives, theirs one standard deviation higher."""
+    rng = np.random.default_rng(seed)
+    positive = rng.random(n) < 0.03
+    return rng.normal(size=n) + positive, positive

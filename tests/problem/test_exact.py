@@ -1,0 +1,203 @@
+"""The fast full-batch objective against the pairwise oracle, and its invariances."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.examples import CASE_NAMES, CASES, Case, awkward_cases, labelled_scores
+
+from apmax import kernels, surrogate_ap
+from apmax.problem import reference
+from apmax.problem.pair_sums import DirectSums, Examples, HingeSums, MeshSums, SweepSums
+from apmax.problem.surrogates import LOGISTIC, SQUARED_HINGE, Surrogate, resolve
+from apmax.validation import Floats, Mask
+
+NAMES = ("squared_hinge", "logistic")
+GAMMAS = (1e-3, 0.1, 1.0, 20.0, 1e3)
+RELATIVE_ERROR = {"squared_hinge": 1e-10, "logistic": 1e-7}
+Example = tuple[Floats, Mask]
+
+
+def assert_equals_oracle(case: Case, name: str, gamma: float) -> None:
+    """Value and gradient within the promised error of the oracle in extended precision.
+
+    Where the terms of the gradient cancel to (nearly) nothing, the rounding of the terms
+    themselves is all that can be asked for.
+    """
+    surrogate = resolve(name)
+    weight = None if case.weight is None else case.weight / case.weight.max()
+    wide = case.scores.astype(np.longdouble)
+    value = -reference.objective(wide, case.positive, surrogate, gamma, weight)
+    gradient = -reference.objective_gradient(wide, case.positive, surrogate, gamma, weight)
+    actual = surrogate_ap(
+        case.scores, case.positive, surrogate=name, gamma=gamma, sample_weight=case.weight
+    )
+    assert actual.value == pytest.approx(value, rel=RELATIVE_ERROR[name])
+    error = np.abs(actual.gradient - gradient).max()
+    rounding = 1e-15 * largest_term(case, surrogate, gamma, weight)
+    assert error <= RELATIVE_ERROR[name] * np.abs(gradient).max() + rounding
+
+
+def largest_term(case: Case, surrogate: Surrogate, gamma: float, weight: Floats | None) -> float:
+    """An upper bound on |∂f/∂g · ℓ′| summed over the pairs of one example."""
+    g = reference.inner_values(case.scores, case.positive, surrogate, gamma, weight)
+    slopes = surrogate.slope(case.scores - case.scores[case.positive, None], gamma)
+    return float((slopes / np.maximum(g[:, 1:] * case.scores.size, 1e-300)).max())
+
+
+@pytest.mark.parametrize("case", CASES, ids=CASE_NAMES)
+@pytest.mark.parametrize("gamma", GAMMAS)
+@pytest.mark.parametrize("name", NAMES)
+def test_value_and_gradient_equal_the_oracle(case: Case, name: str, gamma: float) -> None:
+    assert_equals_oracle(case, name, gamma)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("case", [*awkward_cases(seed=1, n=3000)], ids=CASE_NAMES)
+def test_value_and_gradient_equal_the_oracle_on_dense_data(case: Case, name: str) -> None:
+    assert_equals_oracle(case, name, 3.0)
+
+
+@given(labelled_scores(), st.sampled_from(NAMES), st.sampled_from(GAMMAS))
+def test_value_and_gradient_of_small_examples(example: Example, name: str, gamma: float) -> None:
+    assert_equals_oracle(Case("small", *example), name, gamma)
+
+
+def test_a_perfect_separation_is_one_and_needs_no_change() -> None:
+    result = surrogate_ap([3.0, 2.0, 0.0, -1.0], [1, 1, 0, 0], gamma=0.5)
+    assert result.value == 1.0
+    np.testing.assert_array_equal(result.gradient, 0.0)
+
+
+def test_scores_of_any_size_go_through_the_logistic() -> None:
+    scores = np.array([-1.7e308, -3.0, 0.0, 1.0, 1e300, 1.7e308])
+    result = surrogate_ap(scores, [0, 0, 1, 0, 0, 1], surrogate="logistic", gamma=1e3)
+    assert result.value == pytest.approx(((0.5 + 1) / (0.5 + 1 + 2) + 1) / 2, rel=1e-12)
+    assert np.isfinite(result.gradient).all()
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e100])
+def test_the_squared_hinge_does_not_depend_on_units(scale: float) -> None:
+    case = CASES[0]
+    plain = surrogate_ap(case.scores, case.positive, gamma=0.5)
+    scaled = surrogate_ap(case.scores * scale, case.positive, gamma=0.5 * scale)
+    assert scaled.value == pytest.approx(plain.value, rel=1e-12)
+    np.testing.assert_allclose(scaled.gradient * scale, plain.gradient, rtol=1e-9, atol=1e-15)
+
+
+# --- invariances ---------------------------------------------------------------------------
+
+
+@given(labelled_scores(), st.sampled_from(NAMES), st.integers(-(10**6), 10**6))
+def test_a_shift_of_all_scores_changes_nothing(example: Example, name: str, shift: int) -> None:
+    scores, positive = example  # multiples of 1/8: the shift is exact
+    here = surrogate_ap(scores, positive, surrogate=name, gamma=0.7)
+    there = surrogate_ap(scores + shift, positive, surrogate=name, gamma=0.7)
+    assert there.value == pytest.approx(here.value, rel=1e-9)
+    scale = np.abs(here.gradient).max()
+    np.testing.assert_allclose(there.gradient, here.gradient, rtol=0, atol=1e-9 * scale + 1e-15)
+
+
+@given(labelled_scores(), st.sampled_from(NAMES))
+def test_the_gradient_sums_to_zero_because_shifts_change_nothing(
+    example: Example, name: str
+) -> None:
+    gradient = surrogate_ap(*example, surrogate=name, gamma=0.7).gradient
+    assert abs(gradient.sum()) <= 1e-8 * np.abs(gradient).sum() + 1e-15
+
+
+@given(labelled_scores(), st.sampled_from(NAMES), st.data())
+def test_a_permutation_permutes_the_gradient(
+    example: Example, name: str, data: st.DataObject
+) -> None:
+    scores, positive = example
+    order = np.array(data.draw(st.permutations(range(scores.size))))
+    here = surrogate_ap(scores, positive, surrogate=name, gamma=0.7)
+    there = surrogate_ap(scores[order], positive[order], surrogate=name, gamma=0.7)
+    assert there.value == pytest.approx(here.value, rel=1e-12)
+    np.testing.assert_allclose(there.gradient, here.gradient[order], rtol=1e-7, atol=1e-13)
+
+
+@given(labelled_scores(), st.sampled_from(NAMES), st.integers(2, 4))
+def test_duplicated_data_leaves_the_value_unchanged(
+    example: Example, name: str, copies: int
+) -> None:
+    scores, positive = example
+    here = surrogate_ap(scores, positive, surrogate=name, gamma=0.7)
+    there = surrogate_ap(
+        np.tile(scores, copies), np.tile(positive, copies), surrogate=name, gamma=0.7
+    )
+    assert there.value == pytest.approx(here.value, rel=1e-9)
+    together = there.gradient.reshape(copies, -1).sum(axis=0)
+    scale = np.abs(here.gradient).max()
+    np.testing.assert_allclose(together, here.gradient, rtol=0, atol=1e-8 * scale + 1e-13)
+
+
+@given(labelled_scores(), st.sampled_from(NAMES), st.data())
+def test_a_weight_counts_like_repetition(example: Example, name: str, data: st.DataObject) -> None:
+    scores, positive = example
+    counts = st.lists(st.integers(0, 3), min_size=scores.size, max_size=scores.size)
+    weight = np.array(data.draw(counts))
+    weight[np.flatnonzero(positive)[0]] = 2
+    repeated = np.repeat(np.arange(scores.size), weight)
+    here = surrogate_ap(scores, positive, surrogate=name, gamma=0.7, sample_weight=weight)
+    there = surrogate_ap(scores[repeated], positive[repeated], surrogate=name, gamma=0.7)
+    assert here.value == pytest.approx(there.value, rel=1e-9)
+    summed = np.bincount(repeated, there.gradient, minlength=scores.size)
+    scale = np.abs(here.gradient).max()
+    np.testing.assert_allclose(here.gradient, summed, rtol=0, atol=1e-8 * scale + 1e-13)
+
+
+# --- the algorithms one by one -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES, ids=CASE_NAMES)
+@pytest.mark.parametrize("fast", [HingeSums, MeshSums, SweepSums])
+def test_every_algorithm_sums_the_same_pairs(case: Case, fast: type) -> None:
+    if fast is MeshSums and np.ptp(case.scores) > 1e3:
+        pytest.skip("a mesh over this range would not fit the memory")
+    surrogate = SQUARED_HINGE if fast is HingeSums else LOGISTIC
+    weight = None if case.weight is None else case.weight / case.weight.max()
+    examples = Examples.of(case.scores, case.positive, weight)
+    quick, direct = fast(examples, 2.0), DirectSums(examples, 2.0, surrogate)
+    tolerance = 1e-12 if fast is HingeSums else 1e-8
+    to_order = np.argsort(direct.order)[np.searchsorted(direct.order, quick.order)]
+    for name, mine, theirs in zip(quick.rows()._fields, quick.rows(), direct.rows(), strict=True):
+        scale = np.abs(theirs).max()
+        np.testing.assert_allclose(
+            mine, theirs[to_order], rtol=tolerance, atol=tolerance * scale, err_msg=name
+        )
+    rng = np.random.default_rng(0)
+    a, b = rng.random((2, quick.order.size))
+    back = np.argsort(quick.order)
+    expected = direct.pull(a[back], b[back])
+    np.testing.assert_allclose(
+        quick.pull(a, b), expected, rtol=0, atol=tolerance * np.abs(expected).max()
+    )
+
+
+def test_dense_scores_take_the_mesh_and_sparse_ones_the_sweep() -> None:
+    scores = np.linspace(0, 1, 1000)
+    positive = scores > 0.5
+    assert MeshSums.fits(Examples.of(scores, positive, None), gamma=10.0)
+    assert not MeshSums.fits(Examples.of(scores, positive, None), gamma=20.0)
+    assert not MeshSums.fits(Examples.of(scores * 1e300, positive, None), gamma=1e3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_and_two_threads_give_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "THREADS_FROM", 100)
+    case = next(awkward_cases(n=5000))
+    results = []
+    for threads in (1, 2):
+        monkeypatch.setattr(kernels, "_threads", lambda threads=threads: threads)
+        results.append(surrogate_ap(case.scores, case.positive, surrogate=name, gamma=3.0))
+    assert results[0].value == results[1].value
+    np.testing.assert_array_equal(results[0].gradient, results[1].gradient)
+
+
+def test_the_thread_count_is_numbas() -> None:
+    assert kernels._threads() == numba.get_num_threads()

@@ -1,0 +1,215 @@
+"""One row for each way to go wrong: the class, and the words that tell what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from apmax import (
+    ApmaxError,
+    average_precision,
+    errors,
+    operating_point,
+    precision_recall_curve,
+    surrogate_ap,
+)
+from apmax.method.directions import Adaptive, Momentum
+from apmax.method.estimates import LinearScorer, StochasticProblem
+from apmax.method.loop import descend
+from apmax.method.sampling import draw_batches
+from apmax.method.table import METHODS, Method, register, resolve_method
+from apmax.method.trackers import MovingAverage, RandomizedCoordinate
+from apmax.problem.surrogates import SQUARED_HINGE, Surrogate
+from apmax.problem.surrogates import register as register_surrogate
+from apmax.validation import check_count
+
+Y = [0, 1, 0]
+S = [0.1, 0.9, 0.2]
+
+SCORE_ROWS: list[tuple[str, Any, Any, dict[str, Any], type[Exception], str]] = [
+    # what is wrong, y, scores, options, the error, what its message must say
+    ("NaN score", Y, [0.1, np.nan, 0.2], {}, errors.NonFiniteError, r"nan at position 1 .*drop or"),
+    ("infinite score", Y, [0.1, 1, np.inf], {}, errors.NonFiniteError, r"inf at position 2"),
+    ("-infinite score", Y, [-np.inf, 1, 1], {}, errors.NonFiniteError, r"-inf at position 0"),
+    ("text scores", Y, ["a", "b", "c"], {}, errors.NotNumericError, r"predict_proba"),
+    ("object scores", Y, [None, 1, 2], {}, errors.NotNumericError, r"real numbers"),
+    ("complex scores", Y, [1j, 1, 2], {}, errors.NotNumericError, r"complex"),
+    ("two columns", Y, [[0.1, 0.9]] * 3, {}, errors.ShapeError, r"shape \(3, 2\).*column of"),
+    ("a single number", 1, 0.5, {}, errors.ShapeError, r"one-dimensional"),
+    ("empty", [], [], {}, errors.EmptyInputError, r"is empty"),
+    ("lengths differ", Y, S[:2], {}, errors.ShapeError, r"3 elements.*2|2 elements.*3"),
+    ("no positive", [0, 0, 0], S, {}, errors.NoPositiveError, r"no positive.*pos_label"),
+    ("no positive, -1", [-1, -1, -1], S, {}, errors.NoPositiveError, r"no positive"),
+    ("no positive, bool", [False] * 3, S, {}, errors.NoPositiveError, r"no positive"),
+    ("three classes", [0, 1, 2], S, {}, errors.LabelError, r"3 classes \(0, 1, 2\).*two"),
+    ("swapped", S, Y, {}, errors.LabelError, r"arguments are swapped"),
+    ("labels 1 and 2", [1, 2, 1], S, {}, errors.LabelError, r"holds 1, 2.*pos_label="),
+    ("text labels", ["a", "b", "a"], S, {}, errors.LabelError, r"'a', 'b'.*pos_label="),
+    ("NaN label", [0, 1, np.nan], S, {}, errors.LabelError, r"NaN at position 2.*drop"),
+    ("-1 and 0 and 1", [-1, 0, 1], S, {}, errors.LabelError, r"3 classes"),
+    ("pos_label absent", Y, S, {"pos_label": 7}, errors.NoPositiveError, r"equals 7"),
+    ("negative weight", Y, S, {"sample_weight": [1, -2, 1]}, errors.WeightError, r"-2.0 at position 1"),
+    ("NaN weight", Y, S, {"sample_weight": [1, np.nan, 1]}, errors.NonFiniteError, r"sample_weight"),
+    ("short weight", Y, S, {"sample_weight": [1, 2]}, errors.ShapeError, r"`sample_weight` has 2"),
+    ("positives weigh 0", Y, S, {"sample_weight": [1, 0, 1]}, errors.WeightError, r"every positive"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda y, s, **options: surrogate_ap(s, y, **options),
+        average_precision,
+        precision_recall_curve,
+        lambda y, s, **options: operating_point(y, s, recall=0.5, **options),
+    ],
+    ids=["surrogate_ap", "average_precision", "precision_recall_curve", "operating_point"],
+)
+@pytest.mark.parametrize(
+    ("y", "scores", "options", "error", "message"),
+    [row[1:] for row in SCORE_ROWS],
+    ids=[row[0] for row in SCORE_ROWS],
+)
+def test_bad_labels_scores_and_weights(
+    function: Callable[..., Any],
+    y: Any,
+    scores: Any,
+    options: dict[str, Any],
+    error: type[Exception],
+    message: str,
+) -> None:
+    with pytest.raises(error, match=message) as caught:
+        function(y, scores, **options)
+    assert isinstance(caught.value, (ApmaxError, ValueError))
+
+
+def tiny_problem(**changes: Any) -> StochasticProblem:
+    parts: dict[str, Any] = {
+        "scorer": LinearScorer(np.eye(3)),
+        "positives": np.array([0, 1]),
+        "negatives": np.array([2]),
+        "surrogate": SQUARED_HINGE,
+        "gamma": 0.1,
+    }
+    return StochasticProblem(**(parts | changes))
+
+
+def draws(**changes: Any) -> Any:
+    sizes = {"positives": 5, "negatives": 9, "positives_per_batch": 2, "negatives_per_batch": 3}
+    return draw_batches(np.random.default_rng(0), **(sizes | changes))
+
+
+ROWS_2 = np.arange(2)
+OPTION_ROWS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
+    ("γ = 0", lambda: surrogate_ap(S, Y, gamma=0), errors.ParameterError, r"`gamma` must be > 0, got 0: .*start with 0.1"),
+    ("γ < 0", lambda: surrogate_ap(S, Y, gamma=-1.0), errors.ParameterError, r"got -1.0"),
+    ("γ NaN", lambda: surrogate_ap(S, Y, gamma=np.nan), errors.ParameterError, r"got nan"),
+    ("γ text", lambda: surrogate_ap(S, Y, gamma="x"), errors.ParameterError, r"got 'x'"),
+    ("surrogate misspelt", lambda: surrogate_ap(S, Y, surrogate="logistc"), errors.UnknownNameError, r"did you mean 'logistic'\?"),
+    ("surrogate unlike any", lambda: surrogate_ap(S, Y, surrogate="zzz"), errors.UnknownNameError, r"choose from 'logistic', 'squared_hinge'"),
+    ("surrogate None", lambda: surrogate_ap(S, Y, surrogate=None), errors.UnknownNameError, r"None"),
+    ("squares overflow", lambda: surrogate_ap([1e200, -1e200], [1, 0]), errors.NonFiniteError, r"common factor"),
+    ("squares underflow", lambda: surrogate_ap(S, Y, gamma=1e-200), errors.NonFiniteError, r"common factor"),
+    ("no wish", lambda: operating_point(Y, S), errors.ParameterError, r"either .* got neither"),
+    ("two wishes", lambda: operating_point(Y, S, precision=0.5, recall=0.5), errors.ParameterError, r"got both"),
+    ("precision > 1", lambda: operating_point(Y, S, precision=1.5), errors.ParameterError, r"≤ 1, got 1.5"),
+    ("recall 0", lambda: operating_point(Y, S, recall=0), errors.ParameterError, r"> 0 and ≤ 1"),
+    ("unreachable", lambda: operating_point([1, 0], [0, 1], precision=0.9), errors.UnreachableTargetError, r"highest is 0.5, at threshold 0; ask for less"),
+    ("surrogate twice", lambda: register_surrogate(SQUARED_HINGE), errors.ParameterError, r"exists already"),
+    ("surrogate flat at 0", lambda: register_surrogate(Surrogate("flat", lambda x, g: 0 * x, lambda x, g: 0 * x)), errors.ParameterError, r"must be > 0"),
+    ("method misspelt", lambda: resolve_method("adap-adm"), errors.UnknownNameError, r"did you mean 'adap-adam'"),
+    ("method twice", lambda: register(METHODS["sox"]), errors.ParameterError, r"exists already"),
+    ("tracker misspelt", lambda: Method("a", "A", "moving_avrage", "plain", "constant", False), errors.UnknownNameError, r"'moving_average'"),
+    ("direction misspelt", lambda: Method("a", "A", "none", "adamm", "constant", False), errors.UnknownNameError, r"'adam'"),
+    ("schedule misspelt", lambda: Method("a", "A", "none", "plain", "sqrt", False), errors.UnknownNameError, r"'inverse_sqrt'"),
+    ("pairs misspelt", lambda: Method("a", "A", "none", "plain", "constant", False, pairs="batches"), errors.UnknownNameError, r"'batch'"),
+    ("first_visit misspelt", lambda: MovingAverage(3, first_visit="zeros"), errors.UnknownNameError, r"'zero'"),
+    ("no rows", lambda: MovingAverage(0), errors.ParameterError, r"`m` must be an integer ≥ 1"),
+    ("β₀ = 0", lambda: RandomizedCoordinate(2).update(ROWS_2, np.ones((2, 2)), 0.0), errors.ParameterError, r"`beta0`.*never learn"),
+    ("β₁ > 1", lambda: Momentum(2).step(np.ones(2), 1, 1.1, 0.5), errors.ParameterError, r"`beta1`.*one minus torch's"),
+    ("β′ = 0", lambda: Adaptive(2, "adam").step(np.ones(2), 1, 0.5, 0.0), errors.ParameterError, r"`beta2`"),
+    ("δ = 0", lambda: Adaptive(2, "adam", delta=0.0), errors.ParameterError, r"`delta`"),
+    ("c_l > c_u", lambda: Adaptive(2, "adabound", bounds=(2.0, 1.0)), errors.ParameterError, r"bounds\[1\]"),
+    ("style misspelt", lambda: Adaptive(2, "adamm"), errors.UnknownNameError, r"'adam'"),
+    ("η = 0", lambda: descend("sox", tiny_problem(), np.zeros(3), draws(), learning_rate=0), errors.ParameterError, r"`learning_rate`"),
+    ("γ of a problem", lambda: tiny_problem(gamma=0), errors.ParameterError, r"`gamma`"),
+    ("pairs of a problem", lambda: tiny_problem(pairs="all"), errors.UnknownNameError, r"population"),
+    ("one positive a batch", lambda: draws(positives_per_batch=1), errors.ParameterError, r"≥ 2, got 1"),
+    ("no negative a batch", lambda: draws(negatives_per_batch=0), errors.ParameterError, r"≥ 1, got 0"),
+    ("more than there are", lambda: draws(positives_per_batch=6), errors.ParameterError, r"more than the 5"),
+    ("sampling misspelt", lambda: draws(sampling="independant"), errors.UnknownNameError, r"'independent'"),
+    ("a count that is no integer", lambda: check_count(2.5, "k", why="it counts"), errors.ParameterError, r"integer ≥ 1, got 2.5: it counts"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [row[1:] for row in OPTION_ROWS],
+    ids=[row[0] for row in OPTION_ROWS],
+)
+def test_bad_options(call: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_every_error_class_is_raised_by_some_row() -> None:
+    raised = {row[4] for row in SCORE_ROWS} | {row[2] for row in OPTION_ROWS}
+    leaves = {
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and value not in (errors.ApmaxError, errors.InputError)
+    }
+    assert leaves <= raised
+
+
+def test_the_tree_in_the_docstring_names_every_class() -> None:
+    assert errors.__doc__ is not None
+    for name, value in vars(errors).items():
+        if isinstance(value, type):
+            assert name in errors.__doc__
+
+
+def test_nothing_passed_in_is_modified() -> None:
+    y, s, w = np.array([0, 1, 0]), np.array([0.1, 0.9, 0.2]), np.array([1.0, 2.0, 0.0])
+    before = [part.copy() for part in (y, s, w)]
+    for part in (y, s, w):
+        part.setflags(write=False)
+    surrogate_ap(s, y, sample_weight=w)
+    surrogate_ap(s, y, sample_weight=w, surrogate="logistic")
+    average_precision(y, s, sample_weight=w)
+    operating_point(y, s, sample_weight=w, recall=1)
+    for part, original in zip((y, s, w), before, strict=True):
+        np.testing.assert_array_equal(part, original)
+
+
+@pytest.mark.parametrize(
+    ("y", "options"),
+    [
+        ([True, False, True], {}),
+        ([1, 0, 1], {}),
+        ([1.0, -1.0, 1.0], {}),
+        (np.array([1, -1, 1], dtype=np.int8), {}),
+        (np.array([1, 0, 1], dtype=object), {}),
+        ([[1], [0], [1]], {}),
+        ([2, 1, 2], {"pos_label": 2}),
+        (["yes", "no", "yes"], {"pos_label": "yes"}),
+        (np.array(["yes", 3, "yes"], dtype=object), {"pos_label": "yes"}),
+    ],
+)
+def test_labels_of_every_kind_mean_the_same(y: Any, options: dict[str, Any]) -> None:
+    s = np.array([0.5, 0.6, 0.9], dtype=np.float32)
+    assert average_precision(y, s, **options) == pytest.approx((1 + 2 / 3) / 2, abs=1e-15)
+    expected = surrogate_ap(s, [True, False, True])
+    actual = surrogate_ap(s, y, **options)
+    assert actual.value == expected.value
+    np.testing.assert_array_equal(actual.gradient, expected.gradient)
+
+
+def test_labels_of_pandas_mean_the_same() -> None:
+    pd = pytest.importorskip("pandas")
+    for dtype in ("int64", "Int64", "boolean", "category"):
+        y = pd.Series([1, 0, 1]).astype(dtype)
+        assert average_precision(y, pd.Series([0.5, 0.6, 0.9])) == pytest.approx(5 / 6)

@@ -1,0 +1,112 @@
+"""Metrics equal scikit-learn's, and say what an operating point really costs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn import metrics as peers
+from tests.examples import CASE_NAMES, CASES, Case, labelled_scores
+
+from apmax import average_precision, operating_point, precision_recall_curve
+from apmax.problem import reference
+from apmax.validation import Floats, Mask
+
+Example = tuple[Floats, Mask]
+
+
+@pytest.mark.parametrize("case", CASES, ids=CASE_NAMES)
+def test_average_precision_equals_sklearn_and_equation_1(case: Case) -> None:
+    actual = average_precision(case.positive, case.scores, sample_weight=case.weight)
+    weight = None if case.weight is None else case.weight / case.weight.max()
+    theirs = peers.average_precision_score(case.positive, case.scores, sample_weight=weight)
+    assert actual == pytest.approx(theirs, abs=1e-12)
+    oracle = reference.average_precision(case.scores, case.positive, weight)
+    assert actual == pytest.approx(oracle, abs=1e-12)
+
+
+@pytest.mark.parametrize("case", CASES, ids=CASE_NAMES)
+def test_the_curve_equals_sklearn(case: Case) -> None:
+    weight = None if case.weight is None else case.weight / case.weight.max()
+    ours = precision_recall_curve(case.positive, case.scores, sample_weight=case.weight)
+    theirs = peers.precision_recall_curve(case.positive, case.scores, sample_weight=weight)
+    for mine, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=0, atol=1e-12)
+
+
+@given(labelled_scores())
+def test_average_precision_of_small_examples(example: Example) -> None:
+    scores, positive = example
+    expected = peers.average_precision_score(positive, scores)
+    assert average_precision(positive, scores) == pytest.approx(expected, abs=1e-12)
+
+
+@given(labelled_scores())
+def test_monotone_transforms_leave_average_precision_unchanged(example: Example) -> None:
+    scores, positive = example
+    expected = average_precision(positive, scores)
+    for transformed in (scores + 3, 2 * scores, np.exp(scores), np.arctan(scores)):
+        assert average_precision(positive, transformed) == expected
+
+
+@given(labelled_scores(), st.data())
+def test_permutations_leave_average_precision_unchanged(
+    example: Example, data: st.DataObject
+) -> None:
+    scores, positive = example
+    order = np.array(data.draw(st.permutations(range(scores.size))))
+    expected = average_precision(positive, scores)
+    assert average_precision(positive[order], scores[order]) == pytest.approx(expected, abs=1e-14)
+
+
+@given(labelled_scores(), st.data())
+def test_a_weight_counts_like_repetition(example: Example, data: st.DataObject) -> None:
+    scores, positive = example
+    counts = st.lists(st.integers(0, 3), min_size=scores.size, max_size=scores.size)
+    weight = np.array(data.draw(counts))
+    weight[np.flatnonzero(positive)[0]] = 2
+    repeated = np.repeat(np.arange(scores.size), weight)
+    weighted = average_precision(positive, scores, sample_weight=weight)
+    expected = average_precision(positive[repeated], scores[repeated])
+    assert weighted == pytest.approx(expected, abs=1e-12)
+
+
+def test_scores_a_last_bit_apart_are_not_tied() -> None:
+    below = np.nextafter(0.3, 0)
+    assert average_precision([1, 0], [0.3, below]) == 1.0
+    assert average_precision([1, 0], [below, 0.3]) == 0.5
+    assert average_precision([1, 0], [0.3, 0.3]) == 0.5
+
+
+def test_the_whole_range_of_doubles_is_ranked() -> None:
+    scores = np.array([1.7e308, -1.7e308, 5e-324, 0.0, 1e-308, 1e308])
+    y = np.array([0, 1, 1, 0, 1, 1])
+    assert average_precision(y, scores) == pytest.approx(peers.average_precision_score(y, scores))
+
+
+@given(labelled_scores(), st.sampled_from([0.1, 0.5, 0.75, 1.0]))
+def test_an_operating_point_is_the_best_of_all_thresholds(example: Example, wish: float) -> None:
+    scores, positive = example
+    points = []
+    for threshold in np.unique(scores):
+        alert = scores >= threshold
+        precision = positive[alert].mean()
+        recall = positive[alert].sum() / positive.sum()
+        points.append((threshold, precision, recall, alert.mean()))
+
+    threshold, precision, recall, alert_rate = operating_point(positive, scores, recall=wish)
+    fitting = [p for p in points if p[2] >= wish]
+    best = max(fitting, key=lambda p: (p[1], p[0]))
+    assert (threshold, precision, recall, alert_rate) == pytest.approx(best, abs=1e-12)
+
+    fitting = [p for p in points if p[1] >= wish]
+    if fitting:
+        best = max(fitting, key=lambda p: (p[2], p[0]))
+        found = operating_point(positive, scores, precision=wish)
+        assert tuple(found) == pytest.approx(best, abs=1e-12)
+
+
+def test_an_operating_point_counts_weights() -> None:
+    point = operating_point([1, 0, 1, 0], [4, 3, 2, 1], recall=1, sample_weight=[1, 2, 1, 4])
+    assert point == pytest.approx((2, 0.5, 1.0, 0.5))
