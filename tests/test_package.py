@@ -11,6 +11,8 @@ import pytest
 import apmax
 
 PUBLIC = {
+    "APClassifier",
+    "APClassifierCV",
     "ApmaxError",
     "OperatingPoint",
     "PrecisionRecallCurve",

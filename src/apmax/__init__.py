@@ -13,6 +13,8 @@ from apmax._version import __version__
 
 if TYPE_CHECKING:
     from apmax.errors import ApmaxError
+    from apmax.linear.classifier import APClassifier
+    from apmax.linear.path import APClassifierCV
     from apmax.metrics import (
         OperatingPoint,
         PrecisionRecallCurve,
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from apmax.problem.surrogates import Surrogate
 
 _HOME = {
+    "APClassifier": "apmax.linear.classifier",
+    "APClassifierCV": "apmax.linear.path",
     "ApmaxError": "apmax.errors",
     "OperatingPoint": "apmax.metrics",
     "PrecisionRecallCurve": "apmax.metrics",
@@ -36,6 +40,8 @@ _HOME = {
 }
 
 __all__ = [
+    "APClassifier",
+    "APClassifierCV",
     "ApmaxError",
     "OperatingPoint",
     "PrecisionRecallCurve",

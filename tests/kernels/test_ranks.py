@@ -39,6 +39,7 @@ SPREADS = {
     "subnormal": np.arange(100) * 5e-324,
     "the whole range": np.array([-1.7e308, 0.0, 1.7e308]),
     "one": np.array([0.5]),
+    "constant at the lowest double": np.full(3, -1.7e308),
 }
 
 
@@ -47,5 +48,5 @@ def test_awkward_spreads(name: str) -> None:
     thresholds = np.sort(SPREADS[name])
     with np.errstate(over="ignore"):
         near = [np.nextafter(thresholds, -np.inf), thresholds, np.nextafter(thresholds, np.inf)]
-    scores = np.concatenate([*near, RNG.normal(size=1500), [-1e308, 1e308]])
+    scores = np.concatenate([*near, RNG.normal(size=1500), [-1.7e308, 1.7e308]])
     assert_counts(thresholds, scores[np.isfinite(scores)])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import numba
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +13,8 @@ from tests.examples import CASE_NAMES, CASES, Case, awkward_cases, labelled_scor
 
 from apmax import kernels, surrogate_ap
 from apmax.problem import reference
-from apmax.problem.pair_sums import DirectSums, Examples, HingeSums, MeshSums, SweepSums
+from apmax.problem.exact import _choose_sums
+from apmax.problem.pair_sums import DirectSums, Examples, HingeSums, SigmoidSums
 from apmax.problem.surrogates import LOGISTIC, SQUARED_HINGE, Surrogate, resolve
 from apmax.validation import Floats, Mask
 
@@ -155,10 +158,8 @@ def test_a_weight_counts_like_repetition(example: Example, name: str, data: st.D
 
 
 @pytest.mark.parametrize("case", CASES, ids=CASE_NAMES)
-@pytest.mark.parametrize("fast", [HingeSums, MeshSums, SweepSums])
+@pytest.mark.parametrize("fast", [HingeSums, SigmoidSums])
 def test_every_algorithm_sums_the_same_pairs(case: Case, fast: type) -> None:
-    if fast is MeshSums and np.ptp(case.scores) > 1e3:
-        pytest.skip("a mesh over this range would not fit the memory")
     surrogate = SQUARED_HINGE if fast is HingeSums else LOGISTIC
     weight = None if case.weight is None else case.weight / case.weight.max()
     examples = Examples.of(case.scores, case.positive, weight)
@@ -179,25 +180,72 @@ def test_every_algorithm_sums_the_same_pairs(case: Case, fast: type) -> None:
     )
 
 
-def test_dense_scores_take_the_mesh_and_sparse_ones_the_sweep() -> None:
-    scores = np.linspace(0, 1, 1000)
+def test_dense_scores_are_in_the_mesh_and_others_are_nodes_of_their_own() -> None:
+    scores = np.linspace(0, 1, 1600)
     positive = scores > 0.5
-    assert MeshSums.fits(Examples.of(scores, positive, None), gamma=10.0)
-    assert not MeshSums.fits(Examples.of(scores, positive, None), gamma=20.0)
-    assert not MeshSums.fits(Examples.of(scores * 1e300, positive, None), gamma=1e3)
+    dense = SigmoidSums(Examples.of(scores, positive, None), 10.0)
+    assert dense.cells in (80, 81)
+    assert dense.plus.outside.size + dense.minus.outside.size == 0
+    thin = SigmoidSums(Examples.of(scores, positive, None), 1e4)
+    assert thin.cells == 0
+    assert thin.plus.outside.size + thin.minus.outside.size == 1600
+    scores[[3, 1599]] = [-1e300, 77.0]
+    mixed = SigmoidSums(Examples.of(scores, positive, None), 10.0)
+    assert mixed.cells > 0
+    assert mixed.minus.outside.tolist() == [3]
+    assert mixed.order[mixed.plus.outside].tolist() == [1599]
+
+
+def outlier_cases() -> list[Case]:
+    rng = np.random.default_rng(5)
+    n = 2000
+    positive = rng.random(n) < 0.2
+    tails = rng.standard_cauchy(n)
+    near = rng.random(n)
+    near[:5] = [-0.2, -0.01, 1.01, 1.3, 1e4]  # around the edges of the mesh
+    clusters = np.where(np.arange(n) % 3 == 0, -1e6, 1e6) + rng.normal(size=n)
+    lone = np.where(np.arange(n) == 7, 1e9, near)
+    return [
+        Case("heavy tails", tails, positive),
+        Case("near the edges", near, positive),
+        Case("two far clusters", clusters, positive, rng.random(n)),
+        Case("one outlier", lone, positive),
+        Case("one positive outlier", lone, np.arange(n) == 7),
+    ]
+
+
+@pytest.mark.parametrize("gamma", [1.0, 5.0, 60.0])
+@pytest.mark.parametrize("case", outlier_cases(), ids=lambda case: case.name)
+def test_outliers_of_the_mesh_are_summed_too(case: Case, gamma: float) -> None:
+    assert_equals_oracle(case, "logistic", gamma)
+
+
+@pytest.mark.parametrize("gamma", [1e-3, 1e-2, 0.1])
+@pytest.mark.parametrize("shift", [0.0, 1e6, 1e9])
+def test_scores_on_a_grid_of_the_margin_keep_their_digits(gamma: float, shift: float) -> None:
+    """The worst case for ranking by s + γ: every score is at the edge of another's reach."""
+    rng = np.random.default_rng(0)
+    scores = gamma * rng.integers(0, 40, 300) + shift
+    scores[0] = -shift
+    assert_equals_oracle(Case("grid", scores, rng.random(300) < 0.3), "squared_hinge", gamma)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_copied_surrogate_is_as_fast_as_the_original(name: str) -> None:
+    for copied in (copy.deepcopy(resolve(name)), pickle.loads(pickle.dumps(resolve(name)))):
+        chosen = _choose_sums(Examples.of(np.zeros(3), np.array([True] * 3), None), copied, 1.0)
+        assert not isinstance(chosen, DirectSums)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_one_and_two_threads_give_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "THREADS_FROM", 100)
     case = next(awkward_cases(n=5000))
+    plain = surrogate_ap(case.scores, case.positive, surrogate=name, gamma=3.0)
+    monkeypatch.setattr(kernels, "THREADS_FROM", 100)
     results = []
     for threads in (1, 2):
         monkeypatch.setattr(kernels, "_threads", lambda threads=threads: threads)
         results.append(surrogate_ap(case.scores, case.positive, surrogate=name, gamma=3.0))
-    assert results[0].value == results[1].value
+    assert results[0].value == results[1].value == pytest.approx(plain.value, rel=1e-12)
     np.testing.assert_array_equal(results[0].gradient, results[1].gradient)
-
-
-def test_the_thread_count_is_numbas() -> None:
-    assert kernels._threads() == numba.get_num_threads()
+    np.testing.assert_allclose(results[0].gradient, plain.gradient, rtol=1e-9, atol=1e-15)

@@ -19,8 +19,15 @@ from numpy.typing import NDArray
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile at first call and keep the machine code on disk for the next process."""
-    compiled: Callable[..., Any] = njit(cache=True, nogil=True)(function)
+    """Compile at first call and keep the machine code on disk for the next process.
+
+    Where no folder for a cache can be written, every process compiles for itself.
+    """
+    compiled: Callable[..., Any]
+    try:
+        compiled = njit(cache=True, nogil=True)(function)
+    except RuntimeError:  # "cannot cache function: no locator available"
+        compiled = njit(nogil=True)(function)
     return compiled
 
 
@@ -66,7 +73,7 @@ def _spans(size: int, parts: int) -> list[tuple[int, int]]:
 
 
 def _run_parts(calls: list[tuple[Any, ...]]) -> None:
-    threads = min(len(calls), _threads())
+    threads = min(len(calls), _threads()) if len(calls) > 1 else 1
     if threads == 1:
         for loop, *arguments in calls:
             loop(*arguments)
@@ -82,8 +89,9 @@ class _SayThatItCompiles(event.Listener):
     said = False
 
     def on_start(self, event: Any) -> None:
-        function = event.data["dispatcher"].py_func
-        if not self.said and function.__module__.startswith(__name__):
+        function = getattr(event.data.get("dispatcher"), "py_func", None)
+        module = getattr(function, "__module__", None) or ""
+        if not self.said and module.startswith(__name__):
             self.said = True
             print("apmax: compiling its kernels, once for this machine …", file=sys.stderr)
 

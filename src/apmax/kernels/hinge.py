@@ -18,6 +18,21 @@ from apmax.kernels import kernel
 
 
 @kernel
+def correct_top_rows(begin, end, scores, rows, gamma, rows_below):
+    """Count the rows with a positive reach where rounding s + γ has miscounted by a few.
+
+    Scores far from 0 beside γ lose digits in s + γ; s − p + γ does not, and it is the reach.
+    """
+    for j in range(begin, end):
+        below = np.int64(rows_below[j])
+        while below < rows.size and scores[j] - rows[below] + gamma > 0.0:
+            below += 1
+        while below > 0 and scores[j] - rows[below - 1] + gamma <= 0.0:
+            below -= 1
+        rows_below[j] = below
+
+
+@kernel
 def moments_by_top_row(begin, end, scores, weight, skip, rows_below, rows, gamma, moments):
     """Σ w, Σ w·x, Σ w·x² of the examples that are not skipped, gathered at their top row."""
     for j in range(begin, end):

@@ -49,6 +49,8 @@ def make_thresholds(values: Floats) -> Thresholds:
 @kernel
 def cell_of(x, low, cells_per_unit, last):
     """Non-decreasing in x whatever is rounded, so a cell bounds its thresholds exactly."""
+    if cells_per_unit == 0.0:  # the thresholds are all but equal: one cell holds them
+        return np.int64(0)
     return np.int64(min(max((x - low) * cells_per_unit, 0.0), last))
 
 

@@ -21,9 +21,8 @@ from apmax.problem.pair_sums import (
     DirectSums,
     Examples,
     HingeSums,
-    MeshSums,
     PairSums,
-    SweepSums,
+    SigmoidSums,
 )
 from apmax.problem.surrogates import LOGISTIC, SQUARED_HINGE, Surrogate, resolve
 from apmax.validation import (
@@ -111,12 +110,11 @@ def surrogate_ap(
 
 
 def _choose_sums(examples: Examples, surrogate: Surrogate, gamma: float) -> PairSums:
-    if surrogate is SQUARED_HINGE:
+    if surrogate == SQUARED_HINGE:
         _check_that_squares_fit(examples, gamma)
         return HingeSums(examples, gamma)
-    if surrogate is LOGISTIC:
-        mesh = MeshSums.fits(examples, gamma)
-        return MeshSums(examples, gamma) if mesh else SweepSums(examples, gamma)
+    if surrogate == LOGISTIC:
+        return SigmoidSums(examples, gamma)
     return DirectSums(examples, gamma, surrogate)
 
 

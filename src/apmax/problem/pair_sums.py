@@ -11,8 +11,7 @@ Positives are *rows*. A class answers two questions about x_ij = s_j − s_i:
 class             for                                  cost
 ================  ===================================  ==========================
 HingeSums         squared hinge                        O(n + m log m) typically
-MeshSums          logistic, scores dense in γ-units    O(n)
-SweepSums         logistic, any range                  O(n log n), one full sort
+SigmoidSums       logistic                             O(n), O(n log n) at the worst
 DirectSums        any surrogate                        O(mn), in blocks
 ================  ===================================  ==========================
 """
@@ -33,6 +32,7 @@ NODE_DISTANCE = 1 / 8
 """Between two nodes of the mesh, in units of 1/γ."""
 SKIP_NONE = np.empty(0, dtype=bool)
 """No mask, as kernels take it."""
+NO_POINTS = np.empty(0, dtype=np.int64)
 
 
 Points = tuple[NDArray[Any], ...]
@@ -98,24 +98,26 @@ class _SortedRows:
 class HingeSums(_SortedRows):
     """Squared hinge by a sweep over the sorted positives; see :mod:`apmax.kernels.hinge`."""
 
+    EXACT_BELOW = 1e4
+    """|s|/γ up to which s + γ keeps the twelve digits that ranking by it needs."""
+
     def __init__(self, examples: Examples, gamma: float) -> None:
+        super().__init__(examples, gamma)
+        weight = ALL_ONES if examples.weight is None else examples.weight
+        below = self._rows_below(self.row_scores), self._rows_below(examples.scores)
+        self.plus = (self.row_scores, self.row_weight, SKIP_NONE, below[0])
+        self.minus = (examples.scores, weight, examples.positive, below[1])
+
+    def _rows_below(self, scores: Floats) -> NDArray[np.int32]:
+        """How many rows each score reaches."""
+        from apmax.kernels import over_threads
+        from apmax.kernels.hinge import correct_top_rows
         from apmax.kernels.ranks import count_at_most, make_thresholds
 
-        super().__init__(examples, gamma)
-        thresholds = make_thresholds(self.row_scores)
-        weight = ALL_ONES if examples.weight is None else examples.weight
-        self.plus = (
-            self.row_scores,
-            self.row_weight,
-            SKIP_NONE,
-            count_at_most(thresholds, self.row_scores, gamma),
-        )
-        self.minus = (
-            examples.scores,
-            weight,
-            examples.positive,
-            count_at_most(thresholds, examples.scores, gamma),
-        )
+        below = count_at_most(make_thresholds(self.row_scores), scores, self.gamma)
+        if max(self.examples.high, -self.examples.low) > self.EXACT_BELOW * self.gamma:
+            over_threads(correct_top_rows, scores.size, scores, self.row_scores, self.gamma, below)
+        return below
 
     def rows(self) -> RowSums:
         """Sums over the examples, one per row."""
@@ -148,118 +150,151 @@ class HingeSums(_SortedRows):
         return out
 
 
-class MeshSums(_SortedRows):
-    """Logistic through a uniform mesh; see :mod:`apmax.kernels.mesh`."""
+class SigmoidSums(_SortedRows):
+    """Logistic, through a mesh where scores lie dense and point by point where they do not.
+
+    The sums over sorted *nodes* take linear time (:mod:`apmax.kernels.sigmoid`). The nodes are
+    those of a uniform mesh over the densest part of the scores, which stand for all scores
+    there (:mod:`apmax.kernels.mesh`), and every score outside it.
+    """
+
+    EXAMPLES_PER_CELL = 16
+    """The mesh has at most one cell for so many examples."""
+    SAMPLE = 4096
+    """Scores that are looked at to find the densest part."""
 
     def __init__(self, examples: Examples, gamma: float) -> None:
         super().__init__(examples, gamma)
         self.cells_per_unit = gamma / NODE_DISTANCE
-        self.cells = int(self.cells_over(examples, gamma))
+        self.low, high = self._densest(examples, gamma) or (np.inf, -np.inf)
+        self.cells = int((high - self.low) * self.cells_per_unit) + 1 if high >= self.low else 0
         weight = ALL_ONES if examples.weight is None else examples.weight
-        self.plus = (self.row_scores, self.row_weight, SKIP_NONE)
-        self.minus = (examples.scores, weight, examples.positive)
-
-    @staticmethod
-    def cells_over(examples: Examples, gamma: float) -> float:
-        """How many cells the range of the scores takes; may be infinite."""
-        return (examples.high - examples.low) * (gamma / NODE_DISTANCE) // 1 + 1
+        self.plus = self._parted(self.row_scores, self.row_weight, None, high)
+        self.minus = self._parted(examples.scores, weight, examples.positive, high)
+        self.unweighted_rows = self.plus._replace(weight=ALL_ONES)
+        self._place_nodes()
 
     @classmethod
-    def fits(cls, examples: Examples, gamma: float) -> bool:
-        """Whether the mesh is small beside the data: at most one cell for eight examples."""
-        return 8 * cls.cells_over(examples, gamma) <= examples.scores.size
+    def _densest(cls, examples: Examples, gamma: float) -> tuple[float, float] | None:
+        """The window of the widest mesh allowed that holds most of a sample of the scores."""
+        n = examples.scores.size
+        width = (n // cls.EXAMPLES_PER_CELL) * NODE_DISTANCE / gamma
+        if examples.high - examples.low <= width:
+            return examples.low, examples.high
+        sample = np.sort(examples.scores[:: max(1, n // cls.SAMPLE)])
+        inside = np.searchsorted(sample, sample + width, side="right") - np.arange(sample.size)
+        start = int(np.argmax(inside))
+        if 4 * inside[start] < sample.size:  # too thin everywhere: no mesh at all
+            return None
+        return float(sample[start]), min(float(sample[start] + width), examples.high)
+
+    def _parted(self, scores: Floats, weight: Floats, skip: Mask | None, high: float) -> _Parted:
+        """Which points are outside the mesh, and the mask that keeps the others."""
+        if self.low <= self.examples.low and high >= self.examples.high:
+            return _Parted(scores, weight, SKIP_NONE if skip is None else skip, NO_POINTS)
+        outside = (
+            (scores < self.low) | (scores > high) if self.cells else np.ones(scores.size, bool)
+        )
+        if skip is None:
+            return _Parted(scores, weight, outside, np.flatnonzero(outside))
+        return _Parted(scores, weight, outside | skip, np.flatnonzero(outside & ~skip))
+
+    def _place_nodes(self) -> None:
+        """Sort the nodes of the mesh and the points outside it, and find their distances."""
+        from apmax.kernels.mesh import STENCIL
+
+        plus, minus = self.plus, self.minus
+        points = np.concatenate([plus.scores[plus.outside], minus.scores[minus.outside]])
+        mesh = np.arange(self.cells + STENCIL - 1 if self.cells else 0) - (STENCIL / 2 - 1)
+        with np.errstate(over="ignore", invalid="ignore"):  # an infinite distance decays to 0
+            origin = self.low if self.cells else 0.0
+            place = np.concatenate([mesh * NODE_DISTANCE, (points - origin) * self.gamma])
+            ascending = np.argsort(place if self.cells else points)
+            distance = np.diff(place[ascending], prepend=place[ascending[:1]])
+            # Two points: from their own difference, which has all its digits.
+            score = np.concatenate([np.full(mesh.size, np.nan), points])[ascending]
+            apart = self.gamma * np.diff(score, prepend=np.nan)
+        rank = np.empty(place.size, np.int64)
+        rank[ascending] = np.arange(place.size)
+        self.decay = np.exp(-np.where(np.isnan(apart), distance, apart))
+        self.mesh_nodes, self.plus_nodes, self.minus_nodes = np.split(
+            rank, [mesh.size, mesh.size + plus.outside.size]
+        )
 
     def rows(self) -> RowSums:
         """Sums over the examples, one per row."""
         sums = []
-        for points in (self.plus, self.minus):
-            value, slope = self._field(points)
-            unweighted = (self.row_scores, ALL_ONES, SKIP_NONE)
-            sums.append(self._evaluate(value, unweighted))
-            sums.append(self._evaluate(self.gamma * slope, unweighted))
+        for points, nodes in ((self.plus, self.plus_nodes), (self.minus, self.minus_nodes)):
+            value, slope = self._field(points, nodes)
+            for field in (value, self.gamma * slope):
+                sums.append(self._evaluate(field, self.unweighted_rows, self.plus_nodes))
         return RowSums(*sums)
 
     def pull(self, a: Floats, b: Floats) -> Floats:
         """Sums over the rows, one per example."""
         pulls = []
-        for coefficient, points in ((-b, self.minus), (a, self.plus)):
-            _, slope = self._field((self.row_scores, coefficient, SKIP_NONE))
-            pulls.append(self._evaluate(self.gamma * slope, points))
+        for coefficient, points, nodes in (
+            (-b, self.minus, self.minus_nodes),
+            (a, self.plus, self.plus_nodes),
+        ):
+            _, slope = self._field(self.plus._replace(weight=coefficient), self.plus_nodes)
+            pulls.append(self._evaluate(self.gamma * slope, points, nodes))
         out, on_rows = pulls
         out[self.order] = on_rows
         return out
 
-    def _field(self, points: Points) -> tuple[Floats, Floats]:
+    def _field(self, points: _Parted, nodes: NDArray[np.int64]) -> tuple[Floats, Floats]:
         """Σ w σ and Σ w σ′ of the points, at the nodes."""
         from apmax.kernels import table_over_threads
         from apmax.kernels.mesh import STENCIL, charges_of_nodes, moments_of_cells
         from apmax.kernels.sigmoid import SLOPE_TERMS, VALUE_TERMS, sigmoid_sums
 
-        moments = table_over_threads(
-            moments_of_cells,
-            points[0].size,
-            (self.cells, STENCIL),
-            *points,
-            self.examples.low,
-            self.cells_per_unit,
-        )
-        charges = charges_of_nodes(moments)
-        decay = np.full(charges.size, np.exp(-NODE_DISTANCE))
-        value, slope = sigmoid_sums(decay, charges, VALUE_TERMS, SLOPE_TERMS)
+        charges = np.zeros(self.decay.size)
+        charges[nodes] = points.weight[points.outside] if points.weight.size else 1.0
+        if self.cells:
+            moments = table_over_threads(
+                moments_of_cells,
+                points.scores.size,
+                (self.cells, STENCIL),
+                *points[:3],
+                self.low,
+                self.cells_per_unit,
+            )
+            charges[self.mesh_nodes] = charges_of_nodes(moments)
+        value, slope = sigmoid_sums(self.decay, charges, VALUE_TERMS, SLOPE_TERMS)
         return value, slope
 
-    def _evaluate(self, nodes: Floats, points: Points) -> Floats:
+    def _evaluate(self, field: Floats, points: _Parted, nodes: NDArray[np.int64]) -> Floats:
         """The field with these values at the nodes, at the points and times their weights."""
         from apmax.kernels import over_threads
         from apmax.kernels.mesh import evaluate, polynomials_of_cells
 
-        out = np.empty_like(points[0])
-        polynomials = polynomials_of_cells(nodes)
-        over_threads(
-            evaluate, out.size, *points, self.examples.low, self.cells_per_unit, polynomials, out
-        )
+        out = np.empty_like(points.scores)
+        if self.cells:
+            polynomials = polynomials_of_cells(field[self.mesh_nodes])
+            over_threads(
+                evaluate,
+                out.size,
+                *points[:3],
+                self.low,
+                self.cells_per_unit,
+                polynomials,
+                out,
+            )
+        weight = points.weight[points.outside] if points.weight.size else 1.0
+        out[points.outside] = field[nodes] * weight
         return out
 
 
-class SweepSums:
-    """Logistic over the sorted examples themselves; see :mod:`apmax.kernels.sigmoid`."""
+class _Parted(NamedTuple):
+    """Points of one class, some of them in the mesh and the others nodes of their own."""
 
-    def __init__(self, examples: Examples, gamma: float) -> None:
-        scores, positive, weight = examples[:3]
-        self.gamma = gamma
-        self.by_score = np.argsort(scores)
-        ascending = scores[self.by_score]
-        with np.errstate(over="ignore"):  # an infinite distance decays to 0, as it should
-            self.decay = np.exp(-gamma * np.diff(ascending, prepend=ascending[0]))
-        self.is_row = positive[self.by_score]
-        self.weight = np.ones_like(scores) if weight is None else weight[self.by_score]
-        self.order = self.by_score[self.is_row]
-
-    def rows(self) -> RowSums:
-        """Sums over the examples, one per row."""
-        plus, plus_slope = self._sums(np.where(self.is_row, self.weight, 0.0))
-        minus, minus_slope = self._sums(np.where(self.is_row, 0.0, self.weight))
-        at = self.is_row
-        return RowSums(
-            plus[at], self.gamma * plus_slope[at], minus[at], self.gamma * minus_slope[at]
-        )
-
-    def pull(self, a: Floats, b: Floats) -> Floats:
-        """Sums over the rows, one per example."""
-        pulls = []
-        for coefficient in (a, -b):
-            charge = np.zeros_like(self.weight)
-            charge[self.is_row] = self.gamma * coefficient
-            pulls.append(self._sums(charge)[1])
-        out = np.empty_like(self.weight)
-        out[self.by_score] = self.weight * np.where(self.is_row, *pulls)
-        return out
-
-    def _sums(self, charge: Floats) -> tuple[Floats, Floats]:
-        from apmax.kernels.sigmoid import SLOPE_TERMS, VALUE_TERMS, sigmoid_sums
-
-        value, slope = sigmoid_sums(self.decay, charge, VALUE_TERMS, SLOPE_TERMS)
-        return value, slope
+    scores: Floats
+    weight: Floats
+    skip: Mask
+    """True for points that the mesh does not carry."""
+    outside: NDArray[np.int64]
+    """The points of this class that are not in the mesh."""
 
 
 class DirectSums:

@@ -1,0 +1,1 @@
+"""Linear models in the manner of scikit-learn, over compiled loops."""

@@ -1,0 +1,400 @@
+r"""APClassifier: a linear classifier trained for average precision."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+
+from apmax.errors import ParameterError
+from apmax.linear.base import LinearAPModel, TrainingSet
+from apmax.linear.design import SCALES, Design
+from apmax.linear.full_batch import ap_objective, logistic_objective, minimise
+from apmax.linear.history import FitStatus, History, Watched
+from apmax.linear.stochastic import StochasticRun
+from apmax.method.directions import check_beta
+from apmax.method.schedules import SCHEDULES
+from apmax.method.table import METHODS
+from apmax.problem.surrogates import resolve
+from apmax.registry import Registry
+from apmax.validation import Floats, check_count, check_gamma, check_real
+
+LOGISTIC_C = 1.0
+"""C of the logistic regression that anchors a single fit."""
+ROUNDS_PER_CHUNK = 500
+FULL_BATCH = "lbfgs"
+
+
+class SolverDefaults(NamedTuple):
+    """What `None` means for each kind of solver; docs/linear.md shows the measurements."""
+
+    surrogate: str
+    gamma: float
+    alpha: float
+    anchored: bool
+    link: str
+    max_iter: int
+    learning_rate: float
+
+
+def defaults_of(solver: str) -> SolverDefaults:
+    """The defaults of a solver: full batch, plain or momentum steps, adaptive steps."""
+    if solver == FULL_BATCH:
+        return SolverDefaults("logistic", 2.0, 0.1, True, "identity", 200, 0.0)
+    method = METHODS[solver]
+    gamma = 0.2 if method.surrogate == "squared_hinge" else 10.0
+    rate = 10.0 if method.direction in ("plain", "momentum") else 0.3
+    return SolverDefaults(method.surrogate, gamma, 1e-5, False, "sigmoid", 10_000, rate)
+
+
+class APClassifier(LinearAPModel):
+    r"""Linear classifier that maximises (a surrogate of) average precision.
+
+    The default solver, L-BFGS on the exact objective over all pairs, minimises
+
+    .. math:: -\widehat{AP}(w) + \alpha \, \|w - w_{LR}\|^2 / \|w_{LR}\|^2
+
+    from :math:`w_{LR}`, a logistic regression: with a large alpha it is logistic regression,
+    with a small one it follows average precision alone. The stochastic solvers are the rows
+    of :data:`apmax.method.table.METHODS`, on scores σ(w·x + b) with the penalty
+    :math:`\alpha\|w\|^2`, as in the paper.
+
+    Features are scaled inside (to unit deviation, or to unit maximum if X is sparse) and the
+    scale is folded into `coef_`. At the end a one-dimensional logistic fit (Platt) is folded
+    in too, so that `decision_function` is a log-odds and `predict_proba` a probability; the
+    ranking is untouched.
+
+    Parameters
+    ----------
+    solver : "auto" (= "lbfgs"), "lbfgs", or a method by name, e.g. "adap-adam".
+    surrogate : "squared_hinge" or "logistic"; None takes the solver's default.
+    gamma : margin or slope of the surrogate, in units of the score: log-odds for "lbfgs",
+        probabilities for the others. None takes the solver's default.
+    alpha : strength of the penalty, ≥ 0; None takes the solver's default.
+    anchor : "logistic" penalises the distance to a logistic regression, None the distance
+        to 0; "auto" is "logistic" for "lbfgs" and None for the others.
+    max_iter : iterations of L-BFGS, or rounds; None takes the solver's default.
+    tol : L-BFGS stops when no entry of the gradient is larger.
+    batch_size : examples per round of a stochastic solver.
+    positive_rate : share of positives in a batch.
+    learning_rate : η, its first value where the schedule decreases it; None: the solver's.
+    beta0, beta1, beta2 : weights of the NEW value in U, the momentum and the second moment.
+        torch's betas are one minus these.
+    delta : added to the root of the second moment.
+    schedule : "constant", "inverse_sqrt", or None for the method's own.
+    sampling : "shared" uses one batch for values and slopes, "independent" one for each.
+    fit_intercept : whether stochastic scores σ(w·x + b) have a b. AP does not depend on
+        it, and `intercept_` always comes from Platt's fit.
+    early_stopping : hold out `validation_fraction` of the data, keep the point with the best
+        AP there, and stop when `n_iter_no_change` records in a row have not improved it.
+    warm_start : start from the last fit's coefficients.
+    random_state : of the draws and of the validation split.
+    verbose : show progress on a terminal.
+
+    Attributes
+    ----------
+    coef_ : (1, n_features) and intercept_ : (1,), log-odds of ``classes_[1]``.
+    classes_, n_features_in_, feature_names_in_ : as in scikit-learn.
+    n_iter_ : iterations or rounds done.
+    history_ : dict of arrays: step, seconds, surrogate_ap, train_ap, validation_ap,
+        gradient_norm.
+    status_ : whether the fit converged, with a message.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from apmax import APClassifier, average_precision
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = APClassifier().fit(X[::2], y[::2])
+    >>> round(average_precision(y[1::2], model.decision_function(X[1::2])), 3)
+    0.997
+    """
+
+    def __init__(
+        self,
+        solver: str = "auto",
+        *,
+        surrogate: str | None = None,
+        gamma: float | None = None,
+        alpha: float | None = None,
+        anchor: str | None = "auto",
+        max_iter: int | None = None,
+        tol: float = 1e-4,
+        batch_size: int = 64,
+        positive_rate: float = 0.5,
+        learning_rate: float | None = None,
+        beta0: float = 0.9,
+        beta1: float = 0.1,
+        beta2: float = 0.01,
+        delta: float = 1e-8,
+        schedule: str | None = None,
+        sampling: str = "shared",
+        fit_intercept: bool = True,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
+        warm_start: bool = False,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.solver = solver
+        self.surrogate = surrogate
+        self.gamma = gamma
+        self.alpha = alpha
+        self.anchor = anchor
+        self.max_iter = max_iter
+        self.tol = tol
+        self.batch_size = batch_size
+        self.positive_rate = positive_rate
+        self.learning_rate = learning_rate
+        self.beta0 = beta0
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.delta = delta
+        self.schedule = schedule
+        self.sampling = sampling
+        self.fit_intercept = fit_intercept
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> APClassifier:
+        """Fit to X (dense or sparse) and two classes y; return self."""
+        settings = self._settings()
+        data = self._checked(X, y, sample_weight)
+        random = check_random_state(self.random_state)
+        rng = np.random.default_rng(random.randint(2**32, size=4, dtype=np.uint64))
+        scale = SCALES["maximum" if sp.issparse(data.X) else "deviation"](data.X)
+        train, held_out = self._split(data, rng)
+        design = Design(train.X, scale)
+        history = History(
+            train=Watched(design, train.positive, train.weight),
+            validation=held_out and Watched(Design(held_out.X, scale), *held_out[1:]),
+            patience=self.n_iter_no_change if self.early_stopping else None,
+            verbose=self.verbose,
+        )
+        anchor = self._anchor(design, train) if settings.anchored else np.zeros(design.parameters)
+        start = anchor
+        if self.warm_start and hasattr(self, "coef_"):
+            start = design.scaled(np.append(self.coef_[0], self.intercept_[0]))
+        run = _full_batch if settings.solver == FULL_BATCH else _stochastic
+        outcome = run(self, settings, design, train, anchor, start, history, rng)
+        history.close()
+        w = history.best if self.early_stopping and history.best is not None else outcome.w
+        self._set_coefficients(Design(data.X, scale), w, data)
+        self.n_iter_ = outcome.iterations
+        self.history_ = history.columns()
+        self.status_ = outcome.status
+        self._warn(data)
+        return self
+
+    def _settings(self) -> Settings:
+        """Every parameter checked, None and "auto" resolved; no state has changed yet."""
+        solver = FULL_BATCH if self.solver == "auto" else self.solver
+        known: Registry[Any] = Registry("solver", {FULL_BATCH: None, "auto": None, **METHODS})
+        known.choose(solver)
+        default = defaults_of(solver)
+
+        def given(value: Any, otherwise: Any) -> Any:
+            return otherwise if value is None else value
+
+        if self.anchor not in ("auto", "logistic", None):
+            Registry("anchor", {"auto": 0, "logistic": 0, "None": 0}).choose(str(self.anchor))
+        if self.schedule is not None:
+            SCHEDULES.choose(self.schedule)
+        why = "0 is no penalty, larger stays nearer to the anchor"
+        alpha = check_real(given(self.alpha, default.alpha), "alpha", at_least=0, why=why)
+        why = "it is the size of a step"
+        rate = given(self.learning_rate, default.learning_rate or 1.0)
+        check_real(rate, "learning_rate", above=0, why=why)
+        check_real(self.tol, "tol", above=0, why="it is where L-BFGS stops; try 1e-4")
+        check_real(self.delta, "delta", above=0, why="it keeps adaptive steps finite")
+        for name in ("beta0", "beta1", "beta2"):
+            check_beta(getattr(self, name), name)
+        why = "it is the share of positives in a batch; try 0.5"
+        check_real(self.positive_rate, "positive_rate", above=0, at_most=1, why=why)
+        why = "it is the share of the data that is held out; try 0.1"
+        check_real(self.validation_fraction, "validation_fraction", above=0, at_most=0.9, why=why)
+        check_count(self.n_iter_no_change, "n_iter_no_change", why="it is how long to wait")
+        check_count(self.batch_size, "batch_size", at_least=3, why="it holds both classes")
+        max_iter = given(self.max_iter, default.max_iter)
+        check_count(max_iter, "max_iter", why="it is the number of iterations or rounds")
+        return Settings(
+            solver=solver,
+            surrogate=given(self.surrogate, default.surrogate),
+            gamma=check_gamma(given(self.gamma, default.gamma)),
+            alpha=alpha,
+            anchored=default.anchored if self.anchor == "auto" else self.anchor == "logistic",
+            link=default.link,
+            max_iter=max_iter,
+            learning_rate=rate,
+        )
+
+    def _split(
+        self, data: TrainingSet, rng: np.random.Generator
+    ) -> tuple[TrainingSet, TrainingSet | None]:
+        if not self.early_stopping:
+            return data, None
+        rows = np.arange(data.positive.size)
+        if min(data.positive.sum(), (~data.positive).sum()) < 2:
+            raise ParameterError(
+                "`early_stopping` = True needs two examples of each class, one to hold out: "
+                "use early_stopping=False"
+            )
+        train, held_out = train_test_split(
+            rows,
+            test_size=max(2, round(self.validation_fraction * rows.size)),
+            stratify=data.positive,
+            random_state=int(rng.integers(2**31)),
+        )
+        return data.rows(np.sort(train)), data.rows(np.sort(held_out))
+
+    def _anchor(self, design: Design, train: TrainingSet) -> Floats:
+        """Logistic regression with C = 1 on the scaled features."""
+        penalty = 1 / (2 * LOGISTIC_C * train.positive.size)
+        objective = logistic_objective(design, train.positive, train.weight, penalty)
+        return minimise(objective, np.zeros(design.parameters), max_iter=1000, tol=1e-5).w
+
+    def _warn(self, data: TrainingSet) -> None:
+        if data.positive.sum() == 1:
+            message = "one positive example only: its rank is all that can be learnt"
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        if not self.status_.converged:
+            warnings.warn(f"{self.status_.message}", ConvergenceWarning, stacklevel=3)
+
+
+class Settings(NamedTuple):
+    """The parameters of one fit, all decided."""
+
+    solver: str
+    surrogate: str
+    gamma: float
+    alpha: float
+    anchored: bool
+    link: str
+    max_iter: int
+    learning_rate: float
+
+
+class Outcome(NamedTuple):
+    """What a solver returns."""
+
+    w: Floats
+    iterations: int
+    status: FitStatus
+
+
+def _penalty(settings: Settings, anchor: Floats) -> float:
+    """alpha, relative to the size of the anchor if there is one."""
+    size = float(anchor[:-1] @ anchor[:-1])
+    return settings.alpha / size if settings.anchored and size > 0 else settings.alpha
+
+
+def _full_batch(
+    model: APClassifier,
+    settings: Settings,
+    design: Design,
+    train: TrainingSet,
+    anchor: Floats,
+    start: Floats,
+    history: History,
+    rng: np.random.Generator,
+) -> Outcome:
+    penalty = _penalty(settings, anchor)
+    objective = ap_objective(
+        design,
+        train.positive,
+        train.weight,
+        surrogate=resolve(settings.surrogate),
+        gamma=settings.gamma,
+        link=settings.link,
+        penalty=penalty,
+        anchor=anchor,
+    )
+
+    def each_iteration(w: Floats, value: float, gradient: Floats) -> None:
+        away = w[:-1] - anchor[:-1]
+        surrogate = -value + penalty * float(away @ away)
+        step = len(history.rows) + 1
+        if history.record(step, w, surrogate, float(np.linalg.norm(gradient))):
+            raise StopIteration
+
+    found = minimise(
+        objective, start, max_iter=settings.max_iter, tol=model.tol, each_iteration=each_iteration
+    )
+    message = found.message
+    if not found.converged:
+        message += ": raise max_iter, tol or alpha"
+    return Outcome(found.w, found.iterations, FitStatus(found.converged, message))
+
+
+def _stochastic(
+    model: APClassifier,
+    settings: Settings,
+    design: Design,
+    train: TrainingSet,
+    anchor: Floats,
+    start: Floats,
+    history: History,
+    rng: np.random.Generator,
+) -> Outcome:
+    from dataclasses import replace
+
+    method = METHODS[settings.solver]
+    if model.schedule is not None:
+        method = replace(method, schedule=model.schedule)
+    positives, negatives = _batch_of(model, train)
+    run = StochasticRun(
+        method,
+        design,
+        train.positive,
+        start,
+        weight=train.weight,
+        surrogate=resolve(settings.surrogate),
+        gamma=settings.gamma,
+        penalty=_penalty(settings, anchor),
+        anchor=anchor,
+        fit_intercept=model.fit_intercept,
+        learning_rate=settings.learning_rate,
+        beta0=model.beta0,
+        beta1=model.beta1,
+        beta2=model.beta2,
+        delta=model.delta,
+        positives_per_batch=positives,
+        negatives_per_batch=negatives,
+        sampling=model.sampling,
+        rng=rng,
+    )
+    status = FitStatus(True, f"did all {settings.max_iter} rounds")
+    try:
+        while run.rounds < settings.max_iter:
+            before = run.w.copy()
+            run.advance(min(ROUNDS_PER_CHUNK, settings.max_iter - run.rounds))
+            if not np.isfinite(run.w).all():
+                message = (
+                    f"diverged before round {run.rounds}, kept the last finite weights: lower "
+                    f"learning_rate (now {settings.learning_rate:g})"
+                )
+                return Outcome(before, run.rounds, FitStatus(False, message))
+            if history.record(run.rounds, run.w, np.nan, float(run.gradient_norm)):
+                status = FitStatus(True, "stopped early: validation AP did not rise any more")
+                break
+    except KeyboardInterrupt:
+        status = FitStatus(False, "interrupted: kept the last rounds")
+    return Outcome(run.w, run.rounds, status)
+
+
+def _batch_of(model: APClassifier, train: TrainingSet) -> tuple[int, int]:
+    """Positives and negatives per batch, no more than there are of each."""
+    available = int(train.positive.sum()), int((~train.positive).sum())
+    wanted = max(2, round(model.batch_size * model.positive_rate))
+    positives = min(wanted, available[0])
+    return positives, min(max(1, model.batch_size - wanted), available[1])

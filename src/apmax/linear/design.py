@@ -1,0 +1,92 @@
+"""The design matrix, dense or CSR, with a scale per feature that is never applied to it.
+
+Solvers work in the space of the scaled features, x·scale, where one step size suits every
+coordinate, and read X as it is: no copy, no densified sparse matrix. What they find is
+multiplied by the scale at the end, so that ``coef_`` belongs to the features as given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from apmax.registry import Registry
+from apmax.validation import Floats
+
+BLOCK = 8192
+
+
+class Design:
+    """X with n rows and d features; parameters are d weights and, last, the intercept."""
+
+    def __init__(self, X: Any, scale: Floats | None = None) -> None:
+        self.X = X if sp.issparse(X) else np.ascontiguousarray(X)
+        self.scale = np.ones(X.shape[1]) if scale is None else scale
+
+    @property
+    def parameters(self) -> int:
+        """Length of w: the features and the intercept."""
+        return int(self.X.shape[1]) + 1
+
+    def margins(self, w: Floats) -> Floats:
+        """z = (X·scale) w + b."""
+        return np.asarray(self.X @ (self.scale * w[:-1]) + w[-1], dtype=np.float64)
+
+    def pull_back(self, slopes: Floats) -> Floats:
+        """∂/∂(w, b) of a function of the margins, from its slopes ∂/∂z."""
+        return np.append(np.asarray(self.X.T @ slopes) * self.scale, slopes.sum())
+
+    def unscaled(self, w: Floats) -> Floats:
+        """The same function of the features as they were given."""
+        return np.append(w[:-1] * self.scale, w[-1])
+
+    def scaled(self, w: Floats) -> Floats:
+        """The inverse of :meth:`unscaled`; weights of constant features are 0."""
+        weights = np.divide(w[:-1], self.scale, out=np.zeros(w.size - 1), where=self.scale > 0)
+        return np.append(weights, w[-1])
+
+    def rows(self, which: NDArray[Any]) -> Design:
+        """The design of some of the rows, on the same scale."""
+        return Design(self.X[which], self.scale)
+
+
+def unit_deviation(X: Any) -> Floats:
+    """1 / standard deviation of each feature, 0 for constant ones; X is not copied."""
+    n = X.shape[0]
+    mean = np.asarray(X.T @ np.full(n, 1 / n), dtype=np.float64)
+    if sp.issparse(X):
+        square = np.asarray(X.multiply(X).mean(axis=0), dtype=np.float64).ravel()
+        variance = np.maximum(square - mean**2, 0.0)
+    else:
+        variance = np.zeros(X.shape[1])
+        for start in range(0, n, BLOCK):  # in blocks: no second X in memory
+            variance += np.square(X[start : start + BLOCK] - mean).sum(axis=0) / n
+    rounding = (1e-6 if X.dtype == np.float32 else 1e-10) * largest_size(X)
+    return _inverse(np.sqrt(variance), above=rounding)
+
+
+def unit_maximum(X: Any) -> Floats:
+    """1 / largest absolute value of each feature, 0 for features that are always 0."""
+    return _inverse(largest_size(X), above=np.zeros(X.shape[1]))
+
+
+def largest_size(X: Any) -> Floats:
+    """max |x| of each feature, without a matrix of absolute values."""
+    high, low = X.max(axis=0), X.min(axis=0)
+    if sp.issparse(high):
+        high, low = high.toarray(), low.toarray()
+    return np.maximum(np.ravel(high), -np.ravel(low)).astype(np.float64)
+
+
+def _inverse(values: Floats, above: Floats) -> Floats:
+    return np.divide(1.0, values, out=np.zeros_like(values), where=values > above)
+
+
+SCALES: Registry[Callable[[Any], Floats]] = Registry(
+    "scale", {"deviation": unit_deviation, "maximum": unit_maximum}
+)
+"""Deviation suits dense features; maximum leaves the zeros and ones of sparse ones alone."""

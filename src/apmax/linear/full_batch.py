@@ -1,0 +1,156 @@
+r"""Full-batch fits by L-BFGS: logistic regression, the exact AP objective, and Platt's scale.
+
+All work on a :class:`~apmax.linear.design.Design`, so on scaled features without a copy of X,
+and on parameters (w, b) whose intercept is never penalised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from apmax.linear.design import Design
+from apmax.problem.exact import surrogate_ap
+from apmax.problem.surrogates import Surrogate
+from apmax.validation import Floats, Mask
+
+Objective = Callable[[Floats], tuple[float, Floats]]
+EachIteration = Callable[[Floats, float, Floats], None]
+"""(w, value, gradient) after an iteration; may raise StopIteration to end the fit."""
+
+
+class Minimum(NamedTuple):
+    """Where L-BFGS ended, and why."""
+
+    w: Floats
+    iterations: int
+    converged: bool
+    message: str
+
+
+def logistic_objective(
+    design: Design, positive: Mask, weight: Floats | None, penalty: float
+) -> Objective:
+    """Mean log-loss + penalty·‖w‖²; scikit-learn's C is 1 / (2 · penalty · Σ weights)."""
+    share = np.full(positive.size, 1.0) if weight is None else weight
+    share = share / share.sum()
+    sign = np.where(positive, 1.0, -1.0)
+
+    def objective(w: Floats) -> tuple[float, Floats]:
+        margin = sign * design.margins(w)
+        value = share @ np.logaddexp(0.0, -margin) + penalty * float(w[:-1] @ w[:-1])
+        gradient = design.pull_back(-sign * share * expit(-margin))
+        gradient[:-1] += 2.0 * penalty * w[:-1]
+        return float(value), gradient
+
+    return objective
+
+
+class Link(NamedTuple):
+    """From margins z to the scores that are ranked, and the slope ds/dz."""
+
+    score: Callable[[Floats], Floats]
+    slope: Callable[[Floats], Floats]
+
+
+LINKS = {
+    "identity": Link(lambda z: z, np.ones_like),
+    "sigmoid": Link(expit, lambda s: s * (1.0 - s)),
+}
+
+
+def ap_objective(
+    design: Design,
+    positive: Mask,
+    weight: Floats | None,
+    *,
+    surrogate: Surrogate,
+    gamma: float,
+    link: str,
+    penalty: float,
+    anchor: Floats,
+) -> Objective:
+    """−ÂP of the linked margins + penalty·‖w − anchor‖², the intercept left free."""
+    score, slope = LINKS[link]
+
+    def objective(w: Floats) -> tuple[float, Floats]:
+        s = score(design.margins(w))
+        exact = surrogate_ap(s, positive, surrogate=surrogate, gamma=gamma, sample_weight=weight)
+        gradient = design.pull_back(-exact.gradient * slope(s))
+        away = w[:-1] - anchor[:-1]
+        gradient[:-1] += 2.0 * penalty * away
+        return -exact.value + penalty * float(away @ away), gradient
+
+    return objective
+
+
+def minimise(
+    objective: Objective,
+    start: Floats,
+    *,
+    max_iter: int,
+    tol: float,
+    each_iteration: EachIteration | None = None,
+) -> Minimum:
+    """L-BFGS from `start`. A KeyboardInterrupt keeps what has been reached."""
+    last: list[tuple[Floats, float, Floats]] = []
+
+    def remember(w: Floats) -> tuple[float, Floats]:
+        value, gradient = objective(w)
+        last[:] = [(w.copy(), value, gradient)]
+        return value, gradient
+
+    reached = [start, 0]
+
+    def callback(w: Floats) -> None:
+        reached[:] = [w.copy(), int(reached[1]) + 1]
+        if each_iteration is not None:
+            at, value, gradient = last[0]
+            if not np.array_equal(at, w):
+                value, gradient = objective(w)
+            each_iteration(w, value, gradient)
+
+    options = {"maxiter": max_iter, "gtol": tol, "ftol": 1e-3 * tol, "maxcor": 20}
+    try:
+        found = minimize(
+            remember, start, jac=True, method="L-BFGS-B", callback=callback, options=options
+        )
+    except KeyboardInterrupt:
+        return Minimum(reached[0], reached[1], False, "interrupted: kept the last iteration")
+    stopped = found.status == 99 or "callback" in str(found.message).lower()
+    message = {0: "converged", 1: f"stopped at max_iter = {max_iter}"}.get(
+        found.status, f"stopped by the line search ({str(found.message).lower()})"
+    )
+    if stopped:
+        return Minimum(found.x, found.nit, True, "stopped early")
+    # A line search that cannot improve further has reached the precision of the objective.
+    return Minimum(found.x, found.nit, found.status != 1, message)
+
+
+def platt(margins: Floats, positive: Mask, weight: Floats | None) -> tuple[float, float]:
+    """(slope > 0, offset) of the log-odds slope·z + offset with the highest likelihood.
+
+    Labels are smoothed as Platt (1999) proposes, so that separated classes have a finite fit.
+    """
+    v = np.ones(positive.size) if weight is None else weight
+    plus, minus = float(v[positive].sum()), float(v[~positive].sum())
+    target = np.where(positive, (plus + 1) / (plus + 2), 1 / (minus + 2))
+    share = v / v.sum()
+    centre, spread = float(share @ margins), float(np.sqrt(share @ (margins - margins.mean()) ** 2))
+    z = (margins - centre) / spread if spread > 0 else np.zeros_like(margins)
+
+    def objective(p: Floats) -> tuple[float, Floats]:
+        log_odds = np.exp(p[0]) * z + p[1]
+        value = share @ (np.logaddexp(0.0, log_odds) - target * log_odds)
+        error = share * (expit(log_odds) - target)
+        return float(value), np.array([np.exp(p[0]) * (error @ z), error.sum()])
+
+    prior = np.log(max(plus, 1e-300) / max(minus, 1e-300)) if minus > 0 else 0.0
+    bounds = [(-10.0, 10.0), (None, None)]  # the slope stays positive: the ranking stays
+    p = minimize(objective, np.array([0.0, prior]), jac=True, bounds=bounds, method="L-BFGS-B").x
+    slope = float(np.exp(p[0])) / (spread if spread > 0 else 1.0)
+    return slope, float(p[1]) - slope * centre

@@ -1,0 +1,88 @@
+"""What a fit did: its path, its best point, and when it was time to stop."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from apmax.linear.design import Design
+from apmax.metrics import average_precision
+from apmax.validation import Floats, Mask
+
+
+@dataclass(frozen=True)
+class FitStatus:
+    """Whether a fit ended where it should, and a sentence that says so."""
+
+    converged: bool
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass
+class Watched:
+    """Examples whose AP is followed during a fit."""
+
+    design: Design
+    positive: Mask
+    weight: Floats | None
+
+    def average_precision(self, w: Floats) -> float:
+        """AP of the margins of w."""
+        margins = self.design.margins(w)
+        return average_precision(self.positive, margins, sample_weight=self.weight)
+
+
+COLUMNS = ("step", "seconds", "surrogate_ap", "train_ap", "validation_ap", "gradient_norm")
+
+
+@dataclass
+class History:
+    """Rows of `COLUMNS`, one per iteration of L-BFGS or chunk of stochastic rounds."""
+
+    train: Watched
+    validation: Watched | None
+    patience: int | None
+    """Rows without a better validation AP after which to stop; None never stops."""
+    verbose: bool
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    best: Floats | None = None
+    best_ap: float = -np.inf
+    rows_since_best: int = 0
+    start: float = field(default_factory=time.perf_counter)
+
+    def record(self, step: int, w: Floats, surrogate: float, gradient_norm: float) -> bool:
+        """Add a row; True if validation AP has not risen for too long."""
+        train = self.train.average_precision(w)
+        held_out = np.nan if self.validation is None else self.validation.average_precision(w)
+        seconds = time.perf_counter() - self.start
+        self.rows.append((step, seconds, surrogate, train, held_out, gradient_norm))
+        self._show(step, surrogate, train, held_out)
+        judged_by = train if self.validation is None else held_out
+        if judged_by > self.best_ap:
+            self.best, self.best_ap, self.rows_since_best = w.copy(), judged_by, 0
+        else:
+            self.rows_since_best += 1
+        return self.patience is not None and self.rows_since_best >= self.patience
+
+    def columns(self) -> dict[str, Floats]:
+        """The rows as one array per column."""
+        table = np.array(self.rows, dtype=np.float64).reshape(-1, len(COLUMNS))
+        return dict(zip(COLUMNS, table.T, strict=True))
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self.verbose and sys.stderr.isatty():
+            print(file=sys.stderr)
+
+    def _show(self, step: int, surrogate: float, train: float, held_out: float) -> None:
+        if self.verbose and sys.stderr.isatty():
+            line = f"step {step}  surrogate AP {surrogate:.4f}  train AP {train:.4f}"
+            line += "" if np.isnan(held_out) else f"  validation AP {held_out:.4f}"
+            print(f"\r{line}\033[K", end="", file=sys.stderr, flush=True)

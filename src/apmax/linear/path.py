@@ -1,0 +1,211 @@
+r"""APClassifierCV: the strength of the anchor, and the anchor itself, by cross-validated AP."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import check_cv
+
+from apmax.errors import ParameterError
+from apmax.linear.base import LinearAPModel, TrainingSet
+from apmax.linear.design import SCALES, Design
+from apmax.linear.full_batch import ap_objective, logistic_objective, minimise
+from apmax.linear.history import FitStatus, Watched
+from apmax.problem.surrogates import resolve
+from apmax.validation import Floats, check_count, check_gamma, check_real
+
+DEFAULT_ALPHAS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.001)
+DEFAULT_CS = tuple(np.logspace(-4, 4, 10).tolist())
+
+
+class Fold(NamedTuple):
+    """One split of the data."""
+
+    train: TrainingSet
+    test: TrainingSet
+
+
+class APClassifierCV(LinearAPModel):
+    r"""APClassifier with its anchor and its alpha chosen by cross-validated AP.
+
+    Three choices, one after the other, each by the mean AP over the same folds:
+
+    1. the scale of the features (unit deviation or unit maximum) and C of the logistic
+       regression that anchors, as LogisticRegressionCV would choose them;
+    2. alpha, along a path from large (logistic regression) to small (average precision
+       alone), each fit starting from the one before;
+    3. whether to leave logistic regression at all: it stays a candidate to the end.
+
+    Then the path is run once more on all data, to the chosen alpha.
+
+    Parameters
+    ----------
+    alphas : strengths of the anchor to try, largest first; see :class:`APClassifier`.
+    Cs : strengths C of the logistic regression to try.
+    surrogate, gamma, max_iter, tol : as in :class:`APClassifier` with solver "lbfgs".
+    cv : number of stratified folds, or a scikit-learn splitter, or an iterable of splits.
+    n_jobs : processes over which the folds are spread.
+
+    Attributes
+    ----------
+    coef_, intercept_, classes_, n_features_in_, feature_names_in_ : as in APClassifier.
+    alpha_ : the chosen alpha; infinity if logistic regression was best.
+    C_, scale_ : the chosen C and scale of the anchor.
+    logistic_scores_ : dict of scale → (n_Cs, n_folds) AP of logistic regression.
+    scores_ : (n_alphas, n_folds) AP along the path.
+    n_iter_, status_ : of the last fit.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from apmax import APClassifierCV, average_precision
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = APClassifierCV(cv=3).fit(X[::2], y[::2])
+    >>> average_precision(y[1::2], model.decision_function(X[1::2])) > 0.98
+    True
+    """
+
+    def __init__(
+        self,
+        alphas: Sequence[float] = DEFAULT_ALPHAS,
+        *,
+        Cs: Sequence[float] = DEFAULT_CS,
+        surrogate: str = "logistic",
+        gamma: float = 2.0,
+        cv: Any = 5,
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.alphas = alphas
+        self.Cs = Cs
+        self.surrogate = surrogate
+        self.gamma = gamma
+        self.cv = cv
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> APClassifierCV:
+        """Choose by cross-validation, fit to all data, and return self."""
+        self._check_parameters()
+        data = self._checked(X, y, sample_weight)
+        folds = self._folds(data)
+        scales = {name: scale(data.X) for name, scale in SCALES.items()}
+        self.logistic_scores_ = {
+            name: self._over_folds(_logistic_scores, folds, scale, self.Cs)
+            for name, scale in scales.items()
+        }
+        self.scale_ = max(scales, key=lambda name: self.logistic_scores_[name].mean(axis=1).max())
+        logistic = self.logistic_scores_[self.scale_].mean(axis=1)
+        self.C_ = float(self.Cs[int(np.argmax(logistic))])
+        scale = scales[self.scale_]
+        self.scores_ = self._over_folds(self._path_scores, folds, scale, self.C_)
+        mean = self.scores_.mean(axis=1)
+        best = int(np.argmax(mean))
+        stay = logistic.max() >= mean[best]
+        self.alpha_ = np.inf if stay else float(self.alphas[best])
+        self._refit(data, Design(data.X, scale), 0 if stay else best + 1)
+        return self
+
+    def _refit(self, data: TrainingSet, design: Design, fits: int) -> None:
+        path = list(self._path(design, data, self.C_, self.alphas[:fits]))
+        w, iterations, converged, message = path[-1]
+        self._set_coefficients(design, w, data)
+        self.n_iter_ = int(iterations)
+        self.status_ = FitStatus(converged, message)
+        if not converged:
+            warnings.warn(
+                f"{message}: raise max_iter or tol, or leave out the smallest alphas",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _path(
+        self, design: Design, data: TrainingSet, C: float, alphas: Sequence[float]
+    ) -> Iterable[Any]:
+        """The logistic regression, then a fit for each alpha from where the last one ended."""
+        anchor = _logistic(design, data, C, np.zeros(design.parameters))
+        yield anchor
+        reached = anchor.w
+        size = float(anchor.w[:-1] @ anchor.w[:-1]) or 1.0
+        for alpha in alphas:
+            objective = ap_objective(
+                design,
+                data.positive,
+                data.weight,
+                surrogate=resolve(self.surrogate),
+                gamma=self.gamma,
+                link="identity",
+                penalty=alpha / size,
+                anchor=anchor.w,
+            )
+            found = minimise(objective, reached, max_iter=self.max_iter, tol=self.tol)
+            yield found
+            reached = found.w
+
+    def _path_scores(self, fold: Fold, scale: Floats, C: float) -> Floats:
+        watched = _watch(fold.test, scale)
+        path = self._path(Design(fold.train.X, scale), fold.train, C, self.alphas)
+        return np.array([watched.average_precision(found.w) for found in path])[1:]
+
+    def _over_folds(self, score: Any, folds: list[Fold], *arguments: Any) -> Floats:
+        """(candidates, folds) of what `score` returns for each fold."""
+        parallel = Parallel(n_jobs=self.n_jobs)
+        return np.stack(parallel(delayed(score)(fold, *arguments) for fold in folds), axis=1)
+
+    def _folds(self, data: TrainingSet) -> list[Fold]:
+        fewest = int(min(data.positive.sum(), (~data.positive).sum()))
+        if isinstance(self.cv, (int, np.integer)) and fewest < self.cv:
+            raise ParameterError(
+                f"`cv` = {self.cv} needs that many examples of each class, and there are only "
+                f"{fewest} of one: lower cv, or use APClassifier"
+            )
+        splitter = check_cv(self.cv, data.positive, classifier=True)
+        return [
+            Fold(data.rows(train), data.rows(test))
+            for train, test in splitter.split(data.X, data.positive)
+        ]
+
+    def _check_parameters(self) -> None:
+        resolve(self.surrogate)
+        check_gamma(self.gamma)
+        check_count(self.max_iter, "max_iter", why="it is the number of iterations")
+        check_real(self.tol, "tol", above=0, why="it is where L-BFGS stops; try 1e-4")
+        for name in ("alphas", "Cs"):
+            values = getattr(self, name)
+            if len(values) == 0:
+                raise ParameterError(f"`{name}` is empty: give at least one strength to try")
+            for value in values:
+                check_real(value, name, above=0, why="each of them is the strength of a penalty")
+        if list(self.alphas) != sorted(self.alphas, reverse=True):
+            raise ParameterError(
+                f"`alphas` must fall from the largest to the smallest, got {self.alphas!r}: the "
+                "path starts at logistic regression; sort them"
+            )
+
+
+def _logistic(design: Design, data: TrainingSet, C: float, start: Floats) -> Any:
+    penalty = 1 / (2 * C * data.positive.size)
+    objective = logistic_objective(design, data.positive, data.weight, penalty)
+    return minimise(objective, start, max_iter=1000, tol=1e-5)
+
+
+def _logistic_scores(fold: Fold, scale: Floats, Cs: Sequence[float]) -> Floats:
+    """AP of logistic regression for every C, each fit starting from the last."""
+    design, watched = Design(fold.train.X, scale), _watch(fold.test, scale)
+    w = np.zeros(design.parameters)
+    scores = []
+    for C in sorted(Cs):
+        w = _logistic(design, fold.train, C, w).w
+        scores.append(watched.average_precision(w))
+    return np.array(scores)[np.argsort(np.argsort(Cs))]
+
+
+def _watch(data: TrainingSet, scale: Floats) -> Watched:
+    return Watched(Design(data.X, scale), data.positive, data.weight)

@@ -1,0 +1,224 @@
+"""The fused loop as a run that can be stopped and read after any number of rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from apmax.errors import ParameterError
+from apmax.linear.design import Design
+from apmax.method.directions import BOUNDS
+from apmax.method.sampling import SAMPLING
+from apmax.method.schedules import SCHEDULES
+from apmax.method.table import Method
+from apmax.method.trackers import LOG_OF_NOTHING
+from apmax.problem.outer import Box
+from apmax.problem.pair_sums import ALL_ONES
+from apmax.problem.surrogates import LOGISTIC, SQUARED_HINGE, Surrogate
+from apmax.validation import Floats, Mask
+
+Rows = NDArray[np.int64]
+
+# How the loop's numbers spell the names of the table.
+_TRACKER = {"none": 0, "moving_average": 1, "randomized": 2}
+_DIRECTION = {  # momentum, average of squares, what is used of it
+    "plain": (False, 0, 0),
+    "momentum": (True, 0, 0),
+    "adam": (True, 1, 0),
+    "adagrad": (True, 2, 0),
+    "amsgrad": (True, 1, 1),
+    "adabound": (True, 1, 2),
+}
+
+
+class StochasticRun:
+    """One run of a row of the table on σ(Xw + b), from `w` on, in chunks of rounds.
+
+    Draws come from `rng`, or from `draws(rounds)` where a test wants to choose them.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        design: Design,
+        positive: Mask,
+        w: Floats,
+        *,
+        weight: Floats | None = None,
+        surrogate: Surrogate,
+        gamma: float,
+        penalty: float,
+        anchor: Floats | None,
+        fit_intercept: bool,
+        learning_rate: float,
+        beta0: float,
+        beta1: float,
+        beta2: float,
+        delta: float,
+        positives_per_batch: int,
+        negatives_per_batch: int,
+        sampling: str,
+        rng: np.random.Generator,
+        draws: Callable[[int], Any] | None = None,
+    ) -> None:
+        from apmax.kernels.descent import NEVER, Memory
+
+        self.method = method
+        self.first_values = (learning_rate, beta0, beta1)
+        self.rng = rng
+        self.shared = SAMPLING.choose(sampling)
+        self.batch = (positives_per_batch, negatives_per_batch)
+        self.draws = draws or self._draw
+        self.positives = np.flatnonzero(positive)
+        self.negatives = np.flatnonzero(~positive)
+        self.weights = (ALL_ONES, ALL_ONES)
+        if weight is not None:
+            weight = weight / weight[positive].mean()
+            self.weights = (weight[self.positives], weight[self.negatives])
+        self.features = _features(design)
+        self.rules = _rules(
+            method, surrogate, gamma, self._box(surrogate, gamma), beta2, delta, penalty,
+            fit_intercept,
+        )  # fmt: skip
+        size, m = design.parameters, self.positives.size
+        self.memory = Memory(
+            w=np.array(w, dtype=np.float64),
+            anchor=np.zeros(size) if anchor is None else anchor,
+            m=np.zeros(size),
+            average=np.zeros(size),
+            v=np.zeros(size),
+            u=np.zeros((m, 2)),
+            written_at=np.full(m, NEVER),
+        )
+        self.rounds = 0
+        self.log_decay = np.zeros((1, 2))
+        self.gradient_norm = np.nan
+
+    @property
+    def w(self) -> Floats:
+        """The parameters now."""
+        return self.memory.w
+
+    def advance(self, rounds: int) -> None:
+        """Run some more rounds."""
+        from apmax.kernels.descent import Steps, run_rounds
+
+        times = np.arange(self.rounds + 1, self.rounds + rounds + 1)
+        schedule = SCHEDULES.choose(self.method.schedule)
+        eta, beta0, beta1 = (
+            np.array([schedule(first, t) for t in times.tolist()]) for first in self.first_values
+        )
+        self.log_decay = np.concatenate([self.log_decay, self._log_decay_of(beta0)])
+        steps = Steps(self.rounds, eta, beta0, beta1, self.log_decay)
+        self.gradient_norm = run_rounds(
+            self.features,
+            self.positives,
+            self.negatives,
+            self.weights,
+            self.draws(rounds),
+            steps,
+            self.rules,
+            self.memory,
+        )
+        self.rounds += rounds
+
+    def _log_decay_of(self, beta0: Floats) -> Floats:
+        """Σ log(1 − β₀) after each of these rounds, as two doubles."""
+        logs = np.full(beta0.size, LOG_OF_NOTHING)
+        np.log1p(-beta0, out=logs, where=beta0 < 1)
+        so_far = self.log_decay[-1].astype(np.longdouble).sum()
+        total = so_far + np.cumsum(logs, dtype=np.longdouble)
+        high = total.astype(np.float64)
+        return np.stack([high, (total - high).astype(np.float64)], axis=1)
+
+    def _draw(self, rounds: int) -> Any:
+        from apmax.kernels.descent import Draws, draw_distinct
+
+        def distinct(population: int, size: int) -> Rows:
+            out = np.empty((rounds, size), dtype=np.int64)
+            draw_distinct(self.rng.random((rounds, size)), population, out)
+            return out
+
+        def both() -> tuple[Rows, Rows]:
+            return (
+                distinct(self.positives.size, self.batch[0]),
+                distinct(self.negatives.size, self.batch[1]),
+            )
+
+        rows, negatives = both()
+        if self.shared:
+            return Draws(True, rows, rows, negatives, rows, negatives)
+        return Draws(False, rows, *both(), *both())
+
+    def _box(self, surrogate: Surrogate, gamma: float) -> Box:
+        """Ω for weighted examples: the bounds C and M times the least and the mean weight."""
+        m, n = int(self.positives.size), int(self.positives.size + self.negatives.size)
+        box = Box.of(surrogate, gamma, m=m, n=n)
+        plus, minus = self.weights
+        if not plus.size:
+            return box
+        mean = float(plus.sum() + minus.sum()) / n
+        least = float(plus[plus > 0].min())
+        return Box(top1=box.top1, bottom2=box.bottom2 * least, top2=box.top2 * mean)
+
+
+def _features(design: Design) -> Any:
+    from apmax.kernels.descent import Features
+
+    X = design.X
+    none = np.empty(0, dtype=X.dtype)
+    if sp.issparse(X):
+        return Features(none.reshape(0, 0), X.data, X.indices, X.indptr, design.scale)
+    no_index = np.empty(0, dtype=np.int32)
+    return Features(X, none, no_index, no_index, design.scale)
+
+
+def _rules(
+    method: Method,
+    surrogate: Surrogate,
+    gamma: float,
+    box: Box,
+    beta2: float,
+    delta: float,
+    penalty: float,
+    intercept: bool,
+) -> Any:
+    from apmax.kernels.descent import Rules
+
+    if surrogate not in (SQUARED_HINGE, LOGISTIC):
+        _not_compiled("surrogate", surrogate.name)
+    if method.tracker not in _TRACKER:
+        _not_compiled("tracker", method.tracker)
+    if method.direction not in _DIRECTION:
+        _not_compiled("direction", method.direction)
+    momentum, average, used = _DIRECTION[method.direction]
+    lower, upper = BOUNDS
+    return Rules(
+        hinge=surrogate is SQUARED_HINGE,
+        gamma=gamma,
+        population=method.pairs == "population",
+        tracker=_TRACKER[method.tracker],
+        projected=method.projected,
+        top1=box.top1,
+        bottom2=box.bottom2,
+        top2=box.top2,
+        momentum=momentum,
+        average=average,
+        used=used,
+        lower_v=1 / upper**2,
+        upper_v=1 / lower**2,
+        beta2=beta2,
+        delta=delta,
+        penalty=penalty,
+        intercept=intercept,
+    )
+
+
+def _not_compiled(entry: str, name: str) -> None:
+    raise ParameterError(
+        f"`{entry}` = {name!r} has no compiled form: apmax.method.loop.descend runs it in NumPy"
+    )

@@ -1,0 +1,24 @@
+"""scikit-learn's own checks, for both estimators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from apmax import APClassifier, APClassifierCV
+
+
+@pytest.mark.filterwarnings(f"ignore::{ConvergenceWarning.__module__}.ConvergenceWarning")
+@parametrize_with_checks(
+    [
+        APClassifier(),
+        APClassifier("adap-adagrad", max_iter=500),
+        APClassifierCV(alphas=(1.0, 0.1), Cs=(0.1, 1.0), cv=2),
+    ]
+)
+def test_scikit_learn_checks(estimator: Any, check: Callable[[Any], None]) -> None:
+    check(estimator)

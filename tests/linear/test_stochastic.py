@@ -1,0 +1,216 @@
+"""The fused loop does what apmax.method.loop does, draw by draw and step by step."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from apmax import surrogate_ap
+from apmax.kernels.descent import Draws, draw_distinct
+from apmax.linear.design import Design
+from apmax.linear.stochastic import StochasticRun
+from apmax.method.estimates import LinearScorer, StochasticProblem
+from apmax.method.loop import descend
+from apmax.method.sampling import Draw, draw_batches
+from apmax.method.table import METHODS, Method
+from apmax.problem.surrogates import resolve
+from apmax.validation import Floats
+
+RNG = np.random.default_rng(0)
+N, M, D, ROUNDS = 80, 13, 6, 40
+X = RNG.normal(size=(N, D)) * (RNG.random((N, D)) < 0.6)
+POSITIVE = np.isin(np.arange(N), RNG.choice(N, M, replace=False))
+X[POSITIVE, 0] += 1.0
+W = RNG.normal(size=D + 1) * 0.1
+OPTIONS = {"learning_rate": 0.5, "beta0": 0.9, "beta1": 0.4, "beta2": 0.1, "delta": 1e-3}
+
+
+def draws(sampling: str, rounds: int = ROUNDS) -> list[Draw]:
+    endless = draw_batches(
+        np.random.default_rng(1),
+        positives=M,
+        negatives=N - M,
+        positives_per_batch=3,
+        negatives_per_batch=5,
+        sampling=sampling,
+    )
+    return list(islice(endless, rounds))
+
+
+def as_arrays(chosen: list[Draw], sampling: str) -> Draws:
+    columns = [(d.rows, *d.values, *d.slopes) for d in chosen]
+    return Draws(sampling == "shared", *(np.array(part) for part in zip(*columns, strict=True)))
+
+
+def gamma_of(method: Method) -> float:
+    return 0.3 if method.surrogate == "squared_hinge" else 8.0
+
+
+def start_run(
+    name: str, matrix: Any = X, scale: Floats | None = None, **changes: Any
+) -> StochasticRun:
+    method = METHODS[name]
+    options: dict[str, Any] = {
+        "surrogate": resolve(method.surrogate),
+        "gamma": gamma_of(method),
+        "penalty": 0.01,
+        "anchor": None,
+        "fit_intercept": True,
+        "positives_per_batch": 3,
+        "negatives_per_batch": 5,
+        "sampling": "shared",
+        "rng": np.random.default_rng(5),
+    }
+    design = Design(matrix, scale)
+    return StochasticRun(method, design, POSITIVE, W, **(options | OPTIONS | changes))
+
+
+class PenaltyWithoutIntercept(StochasticProblem):
+    def penalty_gradient(self, w: Floats) -> Floats:
+        return 2 * self.penalty * np.append(w[:-1], 0.0)
+
+
+def reference(name: str, chosen: list[Draw], matrix: Floats = X) -> list[Floats]:
+    method = METHODS[name]
+    problem = PenaltyWithoutIntercept(
+        LinearScorer(np.column_stack([matrix, np.ones(N)])),
+        np.flatnonzero(POSITIVE),
+        np.flatnonzero(~POSITIVE),
+        resolve(method.surrogate),
+        gamma_of(method),
+        penalty=0.01,
+        pairs=method.pairs,
+    )
+    return [one.w for one in descend(method, problem, W, chosen, **OPTIONS)]
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("sampling", ["shared", "independent"])
+def test_every_solver_equals_the_reference_step_by_step(name: str, sampling: str) -> None:
+    chosen = draws(sampling)
+    expected = reference(name, chosen)
+    queue = list(chosen)
+
+    def next_draws(rounds: int) -> Draws:
+        taken = [queue.pop(0) for _ in range(rounds)]
+        return as_arrays(taken, sampling)
+
+    run = start_run(name, sampling=sampling, draws=next_draws)
+    for step in range(ROUNDS):
+        run.advance(1)
+        np.testing.assert_allclose(run.w, expected[step], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_chunks_of_any_size_give_the_same_run(name: str) -> None:
+    chosen = draws("shared")
+
+    def run_in(sizes: list[int]) -> Floats:
+        queue = list(chosen)
+        run = start_run(name, draws=lambda k: as_arrays([queue.pop(0) for _ in range(k)], "shared"))
+        for size in sizes:
+            run.advance(size)
+        return run.w
+
+    np.testing.assert_array_equal(run_in([ROUNDS]), run_in([1, 7, 20, 12]))
+
+
+@pytest.mark.parametrize("form", [sp.csr_matrix, sp.csr_array])
+@pytest.mark.parametrize("name", ["adap-adam", "moap-v2", "smoothap"])
+def test_dense_equals_csr(name: str, form: Any) -> None:
+    runs = [start_run(name, matrix) for matrix in (X, form(X))]
+    for run in runs:
+        run.advance(200)
+    np.testing.assert_allclose(runs[0].w, runs[1].w, rtol=1e-9, atol=1e-10)
+
+
+def test_int64_indices_work() -> None:
+    wide = sp.csr_matrix(X)
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    run, plain = start_run("moap-v1", wide), start_run("moap-v1", sp.csr_matrix(X))
+    run.advance(50)
+    plain.advance(50)
+    np.testing.assert_array_equal(run.w, plain.w)
+
+
+@pytest.mark.parametrize("name", ["adap-adam", "moap-v2", "soap-sgd"])
+def test_float32_stays_close(name: str) -> None:
+    runs = [start_run(name, matrix) for matrix in (X, X.astype(np.float32))]
+    for run in runs:
+        run.advance(20)
+    np.testing.assert_allclose(runs[0].w, runs[1].w, atol=1e-4)
+
+
+def test_a_scale_is_the_same_as_scaled_features() -> None:
+    scale = RNG.uniform(0.5, 2.0, D)
+    scaled, by_hand = start_run("adap-adam", X, scale), start_run("adap-adam", X * scale)
+    scaled.advance(60)
+    by_hand.advance(60)
+    np.testing.assert_allclose(scaled.w, by_hand.w, rtol=1e-8)
+
+
+def test_one_seed_gives_the_same_bits_twice() -> None:
+    runs = [start_run("adap-adam") for _ in range(2)]
+    for run in runs:
+        run.advance(300)
+    np.testing.assert_array_equal(runs[0].w, runs[1].w)
+    other = start_run("adap-adam", rng=np.random.default_rng(6))
+    other.advance(300)
+    assert not np.array_equal(runs[0].w, other.w)
+
+
+def test_without_an_intercept_it_stays_where_it_was() -> None:
+    run = start_run("adap-adam", fit_intercept=False)
+    run.advance(30)
+    assert run.w[-1] == W[-1]
+    assert run.w[0] != W[0]
+
+
+def test_the_penalty_pulls_towards_the_anchor() -> None:
+    anchor = np.append(np.full(D, 3.0), 0.0)
+    run = start_run("soap-sgd", penalty=0.5, anchor=anchor, learning_rate=0.1)
+    run.advance(3000)
+    free = start_run("soap-sgd", penalty=0.5, learning_rate=0.1)
+    free.advance(3000)
+    assert np.linalg.norm(run.w[:-1] - 3.0) < 0.7
+    assert np.linalg.norm(free.w[:-1]) < 0.7
+
+
+def test_state_takes_24_bytes_per_positive() -> None:
+    memory = start_run("adap-adam").memory
+    assert memory.u.nbytes + memory.written_at.nbytes == 24 * M
+
+
+@pytest.mark.parametrize(("population", "size"), [(5, 5), (50, 7), (10**9, 3), (1, 1), (3, 0)])
+def test_draws_are_distinct_and_below_the_population(population: int, size: int) -> None:
+    out = np.empty((500, size), dtype=np.int64)
+    draw_distinct(np.random.default_rng(0).random(out.shape), population, out)
+    assert out.size == 0 or (out.min() >= 0 and out.max() < population)
+    assert all(len(set(row)) == size for row in out.tolist())
+
+
+def test_every_set_is_drawn_equally_often() -> None:
+    out = np.empty((60_000, 2), dtype=np.int64)
+    draw_distinct(np.random.default_rng(0).random(out.shape), 4, out)
+    sets, counts = np.unique(np.sort(out, axis=1), axis=0, return_counts=True)
+    assert len(sets) == 6
+    np.testing.assert_allclose(counts, 10_000, rtol=0.03)
+
+
+@pytest.mark.parametrize("name", ["bsgd", "soap-sgd", "moap-v2"])
+def test_with_all_data_a_weighted_step_follows_the_exact_weighted_gradient(name: str) -> None:
+    weight = RNG.uniform(0.5, 2.0, N)
+    everything = (np.arange(M)[None], np.arange(N - M)[None])
+    all_draws = Draws(True, everything[0], *everything, *everything)
+    options = {"learning_rate": 0.1, "beta0": 1.0, "beta1": 1.0, "penalty": 0.0}
+    run = start_run(name, weight=weight, draws=lambda rounds: all_draws, **options)
+    run.advance(1)
+    s = 1 / (1 + np.exp(-(X @ W[:-1] + W[-1])))
+    exact = surrogate_ap(s, POSITIVE, gamma=0.3, sample_weight=weight)
+    slopes = exact.gradient * s * (1 - s)
+    uphill = np.append(X.T @ slopes, slopes.sum())
+    np.testing.assert_allclose(run.w, W + 0.1 * uphill, rtol=1e-9)
