@@ -39,4 +39,5 @@ bench: setup  ## side-by-side ratios; exits with 1 if a bar is missed
 	@$(BIN)/python -m benchmarks
 
 clean:  ## remove .venv and everything generated
-	rm -rf .venv dist demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv dist demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +

@@ -76,7 +76,8 @@ def _whole(name: str, seed: int) -> tuple[Any, np.ndarray]:
         rate = {"mushrooms": 0.0527, "phishing": 0.3565}[name]
         return _thinned(X, label == 1, rate, seed)
     if name in ("cover", "celeba"):
-        data = np.load(folder / "tabular" / {"cover": "cover.npz", "celeba": "celeba_bald.npz"}[name])
+        file_name = {"cover": "cover.npz", "celeba": "celeba_bald.npz"}[name]
+        data = np.load(folder / "tabular" / file_name)
         return data["X"].astype(np.float64), data["y"] == 1
     with lzma.open(folder / "tabular" / f"{name}.csv.xz", "rt") as file:
         table = np.array([line.strip().split(",") for line in file if line.strip()])

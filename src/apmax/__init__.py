@@ -55,7 +55,12 @@ __all__ = [
 ]
 
 
+_MODULES = {"errors", "kernels", "linear", "method", "metrics", "problem"}
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"apmax.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'apmax' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)

@@ -56,7 +56,8 @@ def average_precision(
     .. math:: AP = \frac1m \sum_{y_i=1} \frac{r^+(x_i)}{r(x_i)}
 
     where r and r⁺ count the examples and the positives whose score is ≥ that of x_i. Equal
-    to ``sklearn.metrics.average_precision_score``, about ten times faster on large data.
+    to ``sklearn.metrics.average_precision_score``, and several times faster on large data with
+    few positives, because only these are sorted.
 
     Parameters
     ----------
@@ -88,9 +89,9 @@ def average_precision(
     first_of_tie = np.searchsorted(rows, rows, side="left")
     true_above = _sums_from_the_top(v)[first_of_tie]
     counted = v > 0
-    share = v[counted] / v.sum()
     above = true_above[counted]
-    return float(share @ (above / (above + false_above[counted])))
+    precision = above / (above + false_above[counted])
+    return min(float(v[counted] @ precision / v.sum()), 1.0)
 
 
 def precision_recall_curve(

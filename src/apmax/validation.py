@@ -5,7 +5,9 @@ All of them return clean arrays and never change what was passed in.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import numbers
 from typing import Any
 
 import numpy as np
@@ -29,12 +31,17 @@ Mask = NDArray[np.bool_]
 def check_scores(scores: ArrayLike, *, name: str = "scores") -> Floats:
     """One finite real number per example, as a contiguous float64 vector."""
     raw = _as_vector(scores, name)
+    example = "" if name == "sample_weight" else ", for example model.predict_proba(X)[:, 1]"
     if raw.dtype.kind not in "biuf":
         raise NotNumericError(
-            f"`{name}` must be real numbers, got dtype {raw.dtype}: pass a float array, for "
-            "example model.decision_function(X) or model.predict_proba(X)[:, 1]"
+            f"`{name}` must be real numbers, got dtype {raw.dtype}: pass a float array{example}"
         )
     vector = np.ascontiguousarray(raw, dtype=np.float64)
+    if raw.dtype.kind in "iu" and np.abs(vector).max() > 2.0**53:
+        raise NotNumericError(
+            f"`{name}` holds integers above 2⁵³, which doubles cannot tell apart: subtract a "
+            "common number, or pass their ranks"
+        )
     # One quick pass: the sum of squares is finite if all are, unless it overflows.
     with np.errstate(over="ignore", invalid="ignore"):
         surely_finite = math.isfinite(np.dot(vector, vector))
@@ -43,8 +50,7 @@ def check_scores(scores: ArrayLike, *, name: str = "scores") -> Floats:
         first = int(np.argmax(bad))
         raise NonFiniteError(
             f"`{name}` must be finite, got {vector[first]} at position {first} "
-            f"({int(bad.sum())} of {vector.size} are NaN or infinite): drop or repair those "
-            "rows, or look for an overflow in the model"
+            f"({int(bad.sum())} of {vector.size} are NaN or infinite): drop or repair those rows"
         )
     return vector
 
@@ -52,14 +58,16 @@ def check_scores(scores: ArrayLike, *, name: str = "scores") -> Floats:
 def check_labels(y: ArrayLike, *, pos_label: Any = None, name: str = "y") -> Mask:
     """The mask of positives; labels are bool, {0, 1}, {-1, 1}, or anything with a `pos_label`."""
     raw = _as_vector(y, name)
+    _check_no_label_is_missing(raw, name)
     positive = _plain_positives(raw) if pos_label is None else None
     if positive is None:
         positive = _positives_among(raw, pos_label, name)
     if not positive.any():
         wanted = 1 if pos_label is None else pos_label
+        present = ", ".join(_shown(raw)[:5])
         raise NoPositiveError(
-            f"`{name}` holds no positive example (no label equals {wanted!r}): average "
-            "precision is undefined without one; check the labels, or pass pos_label="
+            f"`{name}` holds no positive example: no label equals {wanted!r}, they are {present}; "
+            "average precision needs one, so check the labels or pos_label="
         )
     return np.ascontiguousarray(positive, dtype=bool)
 
@@ -92,8 +100,14 @@ def check_weights(sample_weight: ArrayLike | None, positive: Mask) -> Floats | N
             "`sample_weight` is 0 for every positive example: average precision is undefined "
             "then; give at least one positive a weight above 0"
         )
+    largest, least = weight.max(), weight[weight > 0].min()
+    if least < largest * 1e-100:
+        raise WeightError(
+            f"`sample_weight` reaches from {least:g} to {largest:g}: sums of them lose the small "
+            "ones altogether; use 0 for what is to be left out"
+        )
     # Only ratios of weights matter: a power of two changes no digit and keeps sums finite.
-    _, exponent = np.frexp(weight.max())
+    _, exponent = np.frexp(largest)
     return np.ldexp(weight, -int(exponent))
 
 
@@ -110,11 +124,11 @@ def check_real(
     bounds = [f"> {above:g}"] if above is not None else []
     bounds += [f"≥ {at_least:g}"] if at_least is not None else []
     bounds += [f"≤ {at_most:g}"] if at_most is not None else []
-    rule = " and ".join(bounds) or "a finite number"
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise ParameterError(f"`{name}` must be {rule}, got {value!r}: {why}") from None
+    rule = " and ".join(["a finite number", *bounds])
+    number = math.nan
+    if isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_)):
+        with contextlib.suppress(OverflowError):
+            number = float(value)
     fits = (
         math.isfinite(number)
         and (above is None or number > above)
@@ -145,7 +159,7 @@ def check_gamma(gamma: float) -> float:
 
 
 def _as_vector(values: ArrayLike, name: str) -> NDArray[Any]:
-    array = np.asarray(values)
+    array = _as_array(values, name)
     if array.dtype.kind == "O":  # nullable and mixed columns arrive as objects
         array = _numbers_or_objects(array)
     if array.ndim == 2 and array.shape[1] == 1:
@@ -153,11 +167,21 @@ def _as_vector(values: ArrayLike, name: str) -> NDArray[Any]:
     if array.ndim != 1:
         raise ShapeError(
             f"`{name}` must be one-dimensional, got shape {array.shape}: pass one value per "
-            "example, for example the column of the positive class"
+            "example; of predict_proba(X), the column of the positive class, [:, 1]"
         )
     if array.size == 0:
-        raise EmptyInputError(f"`{name}` is empty: pass at least one positive example")
+        raise EmptyInputError(f"`{name}` is empty: pass one value per example")
     return array
+
+
+def _as_array(values: ArrayLike, name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, RuntimeError) as error:  # ragged, or a tensor with history
+        raise ShapeError(
+            f"`{name}` cannot be read as one array ({error}): pass a flat list or a NumPy array; "
+            "of a tensor, tensor.detach().cpu().numpy()"
+        ) from None
 
 
 def _numbers_or_objects(array: NDArray[Any]) -> NDArray[Any]:
@@ -184,27 +208,44 @@ def _plain_positives(raw: NDArray[Any]) -> Mask | None:
     return None
 
 
-def _positives_among(raw: NDArray[Any], pos_label: Any, name: str) -> Mask:
-    """Positives by `pos_label`, or the error that says why there can be none."""
-    if raw.dtype.kind == "f" and np.isnan(raw).any():
+def _check_no_label_is_missing(raw: NDArray[Any], name: str) -> None:
+    if raw.dtype.kind == "f":
+        missing = np.isnan(raw)
+    elif raw.dtype.kind == "O":  # None, NaN, and what is neither equal to itself nor not
+        missing = np.array([one is None or (one == one) is not True for one in raw])  # noqa: PLR0124
+    else:
+        return
+    if missing.any():
         raise LabelError(
-            f"`{name}` holds NaN at position {int(np.argmax(np.isnan(raw)))}: every example "
-            "needs a label; drop the rows without one"
+            f"`{name}` holds no label (NaN or None) at position {int(np.argmax(missing))}, and at "
+            f"{int(missing.sum())} in all: every example needs one; drop the rows without"
         )
+
+
+def _shown(raw: NDArray[Any]) -> list[str]:
+    """The distinct labels as a person would write them."""
     try:
-        classes = list(np.unique(raw))
+        classes = np.unique(raw).tolist()
     except TypeError:
         classes = sorted(set(raw.tolist()), key=str)
-    shown = ", ".join(repr(getattr(c, "item", lambda c=c: c)()) for c in classes[:5])
+    return [repr(one) for one in classes]
+
+
+def _positives_among(raw: NDArray[Any], pos_label: Any, name: str) -> Mask:
+    """Positives by `pos_label`, or the error that says why there can be none."""
+    classes = _shown(raw)
+    shown = ", ".join(classes[:5]) + (", …" if len(classes) > 5 else "")
     if len(classes) > 2:
         raise LabelError(
-            f"`{name}` holds {len(classes)} classes ({shown}{', …' if len(classes) > 5 else ''}) "
-            "and average precision needs two: if these are scores, the arguments are swapped; "
-            "if they are classes, compare with one of them first (y == label)"
+            f"`{name}` holds {len(classes)} classes ({shown}) and average precision needs two: if "
+            "these are scores, the arguments are swapped; if they are classes, compare with one "
+            "of them first (y == label)"
         )
     if pos_label is None:
         raise LabelError(
             f"`{name}` holds {shown}, and only bool, {{0, 1}} and {{-1, 1}} say by themselves "
             "which class is positive: pass pos_label="
         )
+    if np.ndim(pos_label) != 0:
+        raise LabelError(f"`pos_label` must be one label, got {pos_label!r}: one of {shown}")
     return np.asarray(raw == pos_label, dtype=bool)

@@ -14,8 +14,7 @@ from apmax.method.estimates import LinearScorer, StochasticProblem
 from apmax.method.loop import descend
 from apmax.method.reference import State, adap, moap_v1, moap_v2
 from apmax.method.sampling import Batch, Draw, draw_batches
-from apmax.method.table import METHODS, resolve_method
-from apmax.problem.surrogates import resolve
+from apmax.method.table import METHODS, problem_for, resolve_method
 from apmax.validation import Floats
 
 RNG = np.random.default_rng(0)
@@ -32,16 +31,9 @@ BOUNDS = (0.1, 1e3)
 
 
 def problem_of(name: str, penalty: float = PENALTY) -> StochasticProblem:
-    row = resolve_method(name)
-    return StochasticProblem(
-        LinearScorer(X),
-        POSITIVES,
-        NEGATIVES,
-        resolve(row.surrogate),
-        GAMMA if row.surrogate == "squared_hinge" else 10.0,
-        penalty=penalty,
-        pairs=row.pairs,
-    )
+    gamma = GAMMA if resolve_method(name).surrogate == "squared_hinge" else 10.0
+    scorer = LinearScorer(X)
+    return problem_for(name, scorer, POSITIVES, NEGATIVES, gamma=gamma, penalty=penalty)
 
 
 def draws(sampling: str = "shared", count: int = ROUNDS) -> list[Draw]:
@@ -211,6 +203,31 @@ def test_every_method_raises_average_precision(name: str) -> None:
         return surrogate_ap(LinearScorer(X).scores(w, every), MASK, gamma=GAMMA).value
 
     assert value(w) > value(np.zeros(D)) + 0.1
+
+
+def test_a_run_starts_each_row_at_its_first_estimate() -> None:
+    problem, (first, *_) = problem_of("moap-v1"), draws()
+    (one,) = descend("moap-v1", problem, W, [first], learning_rate=ETA, beta0=0.1)
+    np.testing.assert_allclose(one.u, problem.inner(W, first), rtol=1e-14)
+
+
+def test_a_wider_spread_of_scores_widens_the_box() -> None:
+    """Raw linear scores are not in [0, 1]: with their spread given, the step is exact."""
+
+    class RawScorer(LinearScorer):
+        def scores(self, w: Floats, rows: Floats) -> Floats:
+            return self.X[rows] @ w
+
+        def jacobian(self, w: Floats, rows: Floats) -> Floats:
+            return self.X[rows]
+
+    scores = X @ W
+    spread = float(np.ptp(scores))
+    problem = problem_for("moap-v1", RawScorer(X), POSITIVES, NEGATIVES, gamma=0.1, spread=spread)
+    draw = Draw(EVERYTHING.positives, EVERYTHING, EVERYTHING)
+    (one,) = descend("moap-v1", problem, W, [draw], learning_rate=1.0, beta0=1.0, beta1=1.0)
+    exact = surrogate_ap(scores, MASK, gamma=0.1)
+    np.testing.assert_allclose(one.w, W + exact.gradient @ X, rtol=1e-10)
 
 
 def test_a_run_does_not_change_the_start() -> None:

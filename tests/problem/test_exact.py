@@ -181,19 +181,19 @@ def test_every_algorithm_sums_the_same_pairs(case: Case, fast: type) -> None:
 
 
 def test_dense_scores_are_in_the_mesh_and_others_are_nodes_of_their_own() -> None:
-    scores = np.linspace(0, 1, 1600)
+    scores = np.linspace(0, 1, 3200)
     positive = scores > 0.5
     dense = SigmoidSums(Examples.of(scores, positive, None), 10.0)
     assert dense.cells in (80, 81)
     assert dense.plus.outside.size + dense.minus.outside.size == 0
     thin = SigmoidSums(Examples.of(scores, positive, None), 1e4)
     assert thin.cells == 0
-    assert thin.plus.outside.size + thin.minus.outside.size == 1600
-    scores[[3, 1599]] = [-1e300, 77.0]
+    assert thin.plus.outside.size + thin.minus.outside.size == 3200
+    scores[[3, 3199]] = [-1e300, 77.0]
     mixed = SigmoidSums(Examples.of(scores, positive, None), 10.0)
     assert mixed.cells > 0
     assert mixed.minus.outside.tolist() == [3]
-    assert mixed.order[mixed.plus.outside].tolist() == [1599]
+    assert mixed.order[mixed.plus.outside].tolist() == [3199]
 
 
 def outlier_cases() -> list[Case]:

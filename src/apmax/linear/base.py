@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from apmax.errors import LabelError
+from apmax.errors import LabelError, WeightError
 from apmax.linear.design import Design
 from apmax.linear.full_batch import platt
 from apmax.validation import Floats, Mask, check_weights
@@ -24,11 +23,21 @@ class TrainingSet(NamedTuple):
     X: Any
     positive: Mask
     weight: Floats | None
+    """Relative weights; None for all ones."""
+    total: float
+    """The sum of the weights as they were given."""
+
+    def seen(self) -> TrainingSet:
+        """Without the examples of weight 0."""
+        return self if self.weight is None else self.rows(np.flatnonzero(self.weight))
 
     def rows(self, which: NDArray[Any]) -> TrainingSet:
         """Some of the examples."""
-        weight = None if self.weight is None else self.weight[which]
-        return TrainingSet(self.X[which], self.positive[which], weight)
+        weight, share = None, which.size / self.positive.size
+        if self.weight is not None:
+            weight = self.weight[which]
+            share = float(weight.sum() / self.weight.sum())
+        return TrainingSet(self.X[which], self.positive[which], weight, share * self.total)
 
 
 class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -40,13 +49,14 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def decision_function(self, X: Any) -> Floats:
         """Log-odds of the second class, ``classes_[1]``."""
-        check_is_fitted(self)
+        check_is_fitted(self, "coef_")
         X = validate_data(self, X, accept_sparse="csr", reset=False)
         return np.asarray(X @ self.coef_[0] + self.intercept_[0], dtype=np.float64)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class whose probability is above one half."""
-        return np.asarray(self.classes_[(self.decision_function(X) > 0).astype(int)])
+        above_half = self.decision_function(X) > 0
+        return np.asarray(self.classes_[above_half.astype(int)])
 
     def predict_proba(self, X: Any) -> Floats:
         """Probability of each class, columns in the order of ``classes_``."""
@@ -83,16 +93,21 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "classes"
             )
         positive = np.asarray(y == classes[1])
-        weight = None
+        weight, total = None, float(positive.size)
         if sample_weight is not None:
-            numbers = check_array(sample_weight, ensure_2d=False, input_name="sample_weight")
-            weight = check_weights(np.broadcast_to(numbers, positive.shape), positive)
+            given = _check_sample_weight(sample_weight, X)
+            weight, total = check_weights(given, positive), float(given.sum())
+            if not given[~positive].any():
+                raise WeightError(
+                    "`sample_weight` is 0 for every negative example: a classifier needs examples "
+                    "of two classes; give some a weight above 0"
+                )
         self.classes_ = classes
-        return TrainingSet(X, positive, weight)
+        return TrainingSet(X, positive, weight, total)
 
     def _set_coefficients(self, design: Design, w: Floats, data: TrainingSet) -> None:
         """Fold the scale of the features and Platt's fit into `coef_` and `intercept_`."""
-        slope, offset = platt(design.margins(w), data.positive, data.weight)
+        slope, offset = platt(design.margins(w), data.positive, data.weight, data.total)
         unscaled = slope * design.unscaled(w)
         self.coef_ = unscaled[None, :-1]
         self.intercept_ = unscaled[-1:] + offset

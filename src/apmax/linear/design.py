@@ -54,22 +54,24 @@ class Design:
         return Design(self.X[which], self.scale)
 
 
-def unit_deviation(X: Any) -> Floats:
+def unit_deviation(X: Any, weight: Floats | None = None) -> Floats:
     """1 / standard deviation of each feature, 0 for constant ones; X is not copied."""
     n = X.shape[0]
-    mean = np.asarray(X.T @ np.full(n, 1 / n), dtype=np.float64)
+    share = np.full(n, 1 / n) if weight is None else weight / weight.sum()
+    mean = np.asarray(X.T @ share, dtype=np.float64)
     if sp.issparse(X):
-        square = np.asarray(X.multiply(X).mean(axis=0), dtype=np.float64).ravel()
+        square = np.asarray(X.multiply(X).T @ share, dtype=np.float64)
         variance = np.maximum(square - mean**2, 0.0)
     else:
         variance = np.zeros(X.shape[1])
         for start in range(0, n, BLOCK):  # in blocks: no second X in memory
-            variance += np.square(X[start : start + BLOCK] - mean).sum(axis=0) / n
+            rows = slice(start, start + BLOCK)
+            variance += share[rows] @ np.square(X[rows] - mean)
     rounding = (1e-6 if X.dtype == np.float32 else 1e-10) * largest_size(X)
     return _inverse(np.sqrt(variance), above=rounding)
 
 
-def unit_maximum(X: Any) -> Floats:
+def unit_maximum(X: Any, weight: Floats | None = None) -> Floats:
     """1 / largest absolute value of each feature, 0 for features that are always 0."""
     return _inverse(largest_size(X), above=np.zeros(X.shape[1]))
 
@@ -86,7 +88,7 @@ def _inverse(values: Floats, above: Floats) -> Floats:
     return np.divide(1.0, values, out=np.zeros_like(values), where=values > above)
 
 
-SCALES: Registry[Callable[[Any], Floats]] = Registry(
+SCALES: Registry[Callable[[Any, Floats | None], Floats]] = Registry(
     "scale", {"deviation": unit_deviation, "maximum": unit_maximum}
 )
 """Deviation suits dense features; maximum leaves the zeros and ones of sparse ones alone."""

@@ -97,6 +97,7 @@ def minimise(
     each_iteration: EachIteration | None = None,
 ) -> Minimum:
     """L-BFGS from `start`. A KeyboardInterrupt keeps what has been reached."""
+    iterations: list[int] = []
     last: list[tuple[Floats, float, Floats]] = []
 
     def remember(w: Floats) -> tuple[float, Floats]:
@@ -104,10 +105,12 @@ def minimise(
         last[:] = [(w.copy(), value, gradient)]
         return value, gradient
 
-    reached = [start, 0]
+    reached: list[Floats] = [start]
 
     def callback(w: Floats) -> None:
-        reached[:] = [w.copy(), int(reached[1]) + 1]
+        reached.append(w.copy())
+        del reached[1:-1]
+        iterations.append(1)
         if each_iteration is not None:
             at, value, gradient = last[0]
             if not np.array_equal(at, w):
@@ -120,7 +123,8 @@ def minimise(
             remember, start, jac=True, method="L-BFGS-B", callback=callback, options=options
         )
     except KeyboardInterrupt:
-        return Minimum(reached[0], reached[1], False, "interrupted: kept the last iteration")
+        kept = "interrupted: kept the last iteration"
+        return Minimum(reached[-1], len(iterations), False, kept)
     stopped = found.status == 99 or "callback" in str(found.message).lower()
     message = {0: "converged", 1: f"stopped at max_iter = {max_iter}"}.get(
         found.status, f"stopped by the line search ({str(found.message).lower()})"
@@ -131,16 +135,19 @@ def minimise(
     return Minimum(found.x, found.nit, found.status != 1, message)
 
 
-def platt(margins: Floats, positive: Mask, weight: Floats | None) -> tuple[float, float]:
+def platt(
+    margins: Floats, positive: Mask, weight: Floats | None, total: float
+) -> tuple[float, float]:
     """(slope > 0, offset) of the log-odds slope·z + offset with the highest likelihood.
 
     Labels are smoothed as Platt (1999) proposes, so that separated classes have a finite fit.
     """
     v = np.ones(positive.size) if weight is None else weight
-    plus, minus = float(v[positive].sum()), float(v[~positive].sum())
-    target = np.where(positive, (plus + 1) / (plus + 2), 1 / (minus + 2))
     share = v / v.sum()
-    centre, spread = float(share @ margins), float(np.sqrt(share @ (margins - margins.mean()) ** 2))
+    plus, minus = total * float(share[positive].sum()), total * float(share[~positive].sum())
+    target = np.where(positive, (plus + 1) / (plus + 2), 1 / (minus + 2))
+    centre = float(share @ margins)
+    spread = float(np.sqrt(share @ (margins - centre) ** 2))
     z = (margins - centre) / spread if spread > 0 else np.zeros_like(margins)
 
     def objective(p: Floats) -> tuple[float, Floats]:

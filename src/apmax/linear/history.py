@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from apmax.linear.base import TrainingSet
 from apmax.linear.design import Design
 from apmax.metrics import average_precision
 from apmax.validation import Floats, Mask
@@ -37,6 +38,11 @@ class Watched:
         """AP of the margins of w."""
         margins = self.design.margins(w)
         return average_precision(self.positive, margins, sample_weight=self.weight)
+
+
+def watch(data: TrainingSet, scale: Floats) -> Watched:
+    """Follow the AP of these examples."""
+    return Watched(Design(data.X, scale), data.positive, data.weight)
 
 
 COLUMNS = ("step", "seconds", "surrogate_ap", "train_ap", "validation_ap", "gradient_norm")

@@ -15,7 +15,7 @@ from apmax.errors import ParameterError
 from apmax.linear.base import LinearAPModel, TrainingSet
 from apmax.linear.design import SCALES, Design
 from apmax.linear.full_batch import ap_objective, logistic_objective, minimise
-from apmax.linear.history import FitStatus, Watched
+from apmax.linear.history import FitStatus, watch
 from apmax.problem.surrogates import resolve
 from apmax.validation import Floats, check_count, check_gamma, check_real
 
@@ -96,7 +96,7 @@ class APClassifierCV(LinearAPModel):
         self._check_parameters()
         data = self._checked(X, y, sample_weight)
         folds = self._folds(data)
-        scales = {name: scale(data.X) for name, scale in SCALES.items()}
+        scales = {name: scale(data.X, data.weight) for name, scale in SCALES.items()}
         self.logistic_scores_ = {
             name: self._over_folds(_logistic_scores, folds, scale, self.Cs)
             for name, scale in scales.items()
@@ -117,7 +117,7 @@ class APClassifierCV(LinearAPModel):
         path = list(self._path(design, data, self.C_, self.alphas[:fits]))
         w, iterations, converged, message = path[-1]
         self._set_coefficients(design, w, data)
-        self.n_iter_ = int(iterations)
+        self.n_iter_ = max(1, int(iterations))
         self.status_ = FitStatus(converged, message)
         if not converged:
             warnings.warn(
@@ -150,7 +150,7 @@ class APClassifierCV(LinearAPModel):
             reached = found.w
 
     def _path_scores(self, fold: Fold, scale: Floats, C: float) -> Floats:
-        watched = _watch(fold.test, scale)
+        watched = watch(fold.test, scale)
         path = self._path(Design(fold.train.X, scale), fold.train, C, self.alphas)
         return np.array([watched.average_precision(found.w) for found in path])[1:]
 
@@ -191,21 +191,17 @@ class APClassifierCV(LinearAPModel):
 
 
 def _logistic(design: Design, data: TrainingSet, C: float, start: Floats) -> Any:
-    penalty = 1 / (2 * C * data.positive.size)
+    penalty = 1 / (2 * C * data.total)
     objective = logistic_objective(design, data.positive, data.weight, penalty)
     return minimise(objective, start, max_iter=1000, tol=1e-5)
 
 
 def _logistic_scores(fold: Fold, scale: Floats, Cs: Sequence[float]) -> Floats:
     """AP of logistic regression for every C, each fit starting from the last."""
-    design, watched = Design(fold.train.X, scale), _watch(fold.test, scale)
+    design, watched = Design(fold.train.X, scale), watch(fold.test, scale)
     w = np.zeros(design.parameters)
     scores = []
     for C in sorted(Cs):
         w = _logistic(design, fold.train, C, w).w
         scores.append(watched.average_precision(w))
     return np.array(scores)[np.argsort(np.argsort(Cs))]
-
-
-def _watch(data: TrainingSet, scale: Floats) -> Watched:
-    return Watched(Design(data.X, scale), data.positive, data.weight)

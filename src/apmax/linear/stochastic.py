@@ -169,7 +169,7 @@ class StochasticRun:
 def _features(design: Design) -> Any:
     from apmax.kernels.descent import Features
 
-    X = design.X
+    X: Any = design.X
     none = np.empty(0, dtype=X.dtype)
     if sp.issparse(X):
         return Features(none.reshape(0, 0), X.data, X.indices, X.indptr, design.scale)

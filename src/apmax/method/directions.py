@@ -57,7 +57,7 @@ class Momentum:
         """Move m towards the gradient and return it."""
         check_beta(beta1, "beta1")
         self.m = (1 - beta1) * self.m + beta1 * gradient
-        return self.m
+        return self.m.copy()
 
 
 class SecondMoment(NamedTuple):

@@ -18,14 +18,15 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from scipy.special import expit
 
-from apmax.errors import ParameterError
+from apmax.errors import LabelError, NoPositiveError, ParameterError, ShapeError
 from apmax.method.sampling import Batch, Draw
 from apmax.method.trackers import Rows
 from apmax.problem.outer import Box
 from apmax.problem.surrogates import Surrogate
 from apmax.registry import Registry
-from apmax.validation import Floats, check_gamma
+from apmax.validation import Floats, check_gamma, check_real
 
 
 class Scorer(Protocol):
@@ -48,7 +49,7 @@ class LinearScorer:
 
     def scores(self, w: Floats, rows: Rows) -> Floats:
         """σ(x_j·w)."""
-        return np.asarray(1.0 / (1.0 + np.exp(-self.X[rows] @ w)))
+        return np.asarray(expit(self.X[rows] @ w))
 
     def jacobian(self, w: Floats, rows: Rows) -> Floats:
         """σ(1 − σ) x_j."""
@@ -101,7 +102,8 @@ class StochasticProblem:
     """The problem as a stochastic method sees it: a model, the classes, and ℓ.
 
     `positives` and `negatives` are rows of the data; a method's own rows 0 … m−1 count the
-    positives. `penalty` is λ of λ‖w‖².
+    positives. `penalty` is λ of λ‖w‖². `spread` bounds the difference of two scores, and with
+    it Ω: 1 for scores in [0, 1].
     """
 
     scorer: Scorer
@@ -111,11 +113,30 @@ class StochasticProblem:
     gamma: float
     penalty: float = 0.0
     pairs: str = "population"
+    spread: float = 1.0
 
     def __post_init__(self) -> None:
         """Check before a run starts what would break in the middle of it."""
         check_gamma(self.gamma)
         PAIRS.choose(self.pairs)
+        check_real(self.penalty, "penalty", at_least=0, why="it is λ of λ‖w‖²; 0 is none")
+        why = "it is the largest difference of two scores; 1 for scores in [0, 1]"
+        check_real(self.spread, "spread", above=0, why=why)
+        if not isinstance(self.surrogate, Surrogate):
+            raise ParameterError(
+                f"`surrogate` = {self.surrogate!r} is not a Surrogate: problem_for takes names"
+            )
+        for name in ("positives", "negatives"):
+            rows = getattr(self, name)
+            if not isinstance(rows, np.ndarray) or rows.dtype.kind not in "iu" or rows.ndim != 1:
+                raise ShapeError(
+                    f"`{name}` must be an array of row numbers, got {type(rows).__name__}: use "
+                    "np.flatnonzero(mask)"
+                )
+        if not self.positives.size:
+            raise NoPositiveError("`positives` is empty: average precision needs one positive")
+        if np.intersect1d(self.positives, self.negatives).size:
+            raise LabelError("a row is both in `positives` and in `negatives`: it has one label")
 
     @property
     def m(self) -> int:
@@ -127,9 +148,9 @@ class StochasticProblem:
         """Number of examples."""
         return int(self.positives.size + self.negatives.size)
 
-    def box(self, spread: float = 1.0) -> Box:
+    def box(self) -> Box:
         """Ω for scores that differ by at most `spread`."""
-        return Box.of(self.surrogate, self.gamma, m=self.m, n=self.n, spread=spread)
+        return Box.of(self.surrogate, self.gamma, m=self.m, n=self.n, spread=self.spread)
 
     def inner(self, w: Floats, draw: Draw) -> Floats:
         """g̃_i(w) for the rows of the draw, from its first batch: (B, 2)."""

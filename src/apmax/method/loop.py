@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from apmax.method.directions import BOUNDS, DELTA, DIRECTIONS
+from apmax.errors import ParameterError
+from apmax.method.directions import BOUNDS, DELTA, DIRECTIONS, check_beta
 from apmax.method.estimates import StochasticProblem
 from apmax.method.sampling import Draw
 from apmax.method.schedules import SCHEDULES
@@ -37,7 +39,7 @@ class Round(NamedTuple):
 def descend(
     method: str | Method,
     problem: StochasticProblem,
-    w: Floats,
+    w: ArrayLike,
     draws: Iterable[Draw],
     *,
     learning_rate: float,
@@ -54,12 +56,16 @@ def descend(
     weigh the new value. `delta` and `bounds` are read by adaptive directions only.
     """
     chosen = resolve_method(method)
+    _check_fit(chosen, problem)
+    start = np.array(w, dtype=np.float64)
     why = "it is the step size η"
     check_real(learning_rate, "learning_rate", above=0, why=why)
+    for name, beta in (("beta0", beta0), ("beta1", beta1), ("beta2", beta2)):
+        check_beta(beta, name)
     schedule = SCHEDULES.choose(chosen.schedule)
     box = problem.box() if chosen.projected else None
     tracker = TRACKERS.choose(chosen.tracker)(problem.m, box=box, first_visit=first_visit)
-    direction = DIRECTIONS.choose(chosen.direction)(w.size, delta, bounds)
+    direction = DIRECTIONS.choose(chosen.direction)(start.size, delta, bounds)
 
     def rounds(w: Floats) -> Iterator[Round]:
         for t, draw in enumerate(draws, start=1):
@@ -72,4 +78,16 @@ def descend(
             w = w - schedule(learning_rate, t) * step
             yield Round(t, w, gradient, u)
 
-    return rounds(np.array(w, dtype=np.float64))
+    return rounds(start)
+
+
+def _check_fit(method: Method, problem: StochasticProblem) -> None:
+    """The problem has the surrogate and the pairs that the row names."""
+    of_row = (method.surrogate, method.pairs)
+    of_problem = (problem.surrogate.name, problem.pairs)
+    if of_row != of_problem:
+        raise ParameterError(
+            f"the method {method.name!r} means surrogate and pairs {of_row}, and the problem has "
+            f"{of_problem}: build it with apmax.method.table.problem_for, or make a variant of the "
+            "row with dataclasses.replace"
+        )

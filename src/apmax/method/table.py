@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from apmax.errors import ParameterError
 from apmax.method.directions import DIRECTIONS
-from apmax.method.estimates import PAIRS
+from apmax.method.estimates import PAIRS, Scorer, StochasticProblem
 from apmax.method.schedules import SCHEDULES
-from apmax.method.trackers import TRACKERS
+from apmax.method.trackers import TRACKERS, Rows
 from apmax.problem.surrogates import resolve
 from apmax.registry import Registry
 
@@ -39,6 +40,11 @@ class Method:
         DIRECTIONS.choose(self.direction)
         SCHEDULES.choose(self.schedule)
         PAIRS.choose(self.pairs)
+        if self.projected and self.pairs == "batch":
+            raise ParameterError(
+                f"the method {self.name!r} projects ranks of a batch on Ω, which bounds means over "
+                'all data: use pairs="population" or projected=False'
+            )
 
 
 METHODS: Registry[Method] = Registry("method")
@@ -52,6 +58,30 @@ def register(method: Method) -> Method:
 def resolve_method(method: str | Method) -> Method:
     """The method of that name, or the one given."""
     return method if isinstance(method, Method) else METHODS.choose(method)
+
+
+def problem_for(
+    method: str | Method,
+    scorer: Scorer,
+    positives: Rows,
+    negatives: Rows,
+    *,
+    gamma: float,
+    penalty: float = 0.0,
+    spread: float = 1.0,
+) -> StochasticProblem:
+    """The problem as this method sees it: its surrogate, and its meaning of a mini-batch."""
+    row = resolve_method(method)
+    return StochasticProblem(
+        scorer,
+        positives,
+        negatives,
+        resolve(row.surrogate),
+        gamma,
+        penalty=penalty,
+        pairs=row.pairs,
+        spread=spread,
+    )
 
 
 # fmt: off

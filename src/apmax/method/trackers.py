@@ -3,7 +3,7 @@ r"""Trackers: what U, the memory of the ranks g_i of all m positives, does with 
 ======================  =============================================  ========================
 name                    rows in the batch                              other rows
 ======================  =============================================  ========================
-``none``                U_i = g̃_i                                      forgotten
+``none``                U_i = Π[g̃_i]                                   never kept
 ``moving_average``      U_i ← Π[(1−β₀) U_i + β₀ g̃_i]                   unchanged
 ``randomized``          U_i ← Π[(1−β₀) U_i + β₀ (m/B) g̃_i]             U_i ← Π[(1−β₀) U_i]
 ======================  =============================================  ========================
@@ -24,6 +24,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from apmax.errors import NonFiniteError, ShapeError
 from apmax.problem.outer import Box
 from apmax.registry import Registry
 from apmax.validation import Floats, check_count, check_real
@@ -67,6 +68,19 @@ class _Memory:
     def _project(self, u: Floats) -> Floats:
         return u if self.box is None else self.box.project(u)
 
+    def _check(self, rows: Rows, estimate: Floats, beta0: float) -> None:
+        """Nothing is written unless all of it can be: one bad batch must not poison a row."""
+        check_beta0(beta0)
+        if estimate.shape != (rows.size, 2) or np.unique(rows).size != rows.size:
+            raise ShapeError(
+                f"{rows.size} rows (all different) need estimates of shape ({rows.size}, 2), got "
+                f"{estimate.shape} for rows {rows.tolist()[:5]}"
+            )
+        if not np.isfinite(estimate).all():
+            raise NonFiniteError(
+                "an estimate is NaN or infinite, U is unchanged: look at the scores of this batch"
+            )
+
     def _store(self, rows: Rows, moved: Floats, estimate: Floats) -> Floats:
         """Write the moved rows, and the estimate itself for rows not seen before."""
         fresh = self._project(np.where(self.seen[rows, None], moved, estimate))
@@ -80,8 +94,8 @@ class NoTracker(_Memory):
 
     def update(self, rows: Rows, estimate: Floats, beta0: float) -> Floats:
         """Return the estimates."""
-        check_beta0(beta0)
-        return self._store(rows, estimate, estimate)
+        self._check(rows, estimate, beta0)
+        return self._project(estimate)
 
 
 class MovingAverage(_Memory):
@@ -89,7 +103,7 @@ class MovingAverage(_Memory):
 
     def update(self, rows: Rows, estimate: Floats, beta0: float) -> Floats:
         """Move the rows of the batch towards their estimates."""
-        check_beta0(beta0)
+        self._check(rows, estimate, beta0)
         return self._store(rows, (1 - beta0) * self.u[rows] + beta0 * estimate, estimate)
 
 
@@ -110,7 +124,7 @@ class RandomizedCoordinate(_Memory):
 
     def update(self, rows: Rows, estimate: Floats, beta0: float) -> Floats:
         """Decay all rows, and add the scaled estimates to those of the batch."""
-        check_beta0(beta0)
+        self._check(rows, estimate, beta0)
         log_step = math.log1p(-beta0) if beta0 < 1 else LOG_OF_NOTHING
         decayed = self._project(self._decayed(rows))
         self.log_decay = _add_exactly(*self.log_decay, log_step)

@@ -24,7 +24,13 @@ from apmax.problem.pair_sums import (
     PairSums,
     SigmoidSums,
 )
-from apmax.problem.surrogates import LOGISTIC, SQUARED_HINGE, Surrogate, resolve
+from apmax.problem.surrogates import (
+    LOGISTIC,
+    SQUARED_HINGE,
+    Surrogate,
+    check_lower_bound,
+    resolve,
+)
 from apmax.validation import (
     Floats,
     check_gamma,
@@ -35,7 +41,7 @@ from apmax.validation import (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SurrogateAP:
     """The surrogate AP of one set of scores, and how it changes with each of them."""
 
@@ -75,6 +81,9 @@ def surrogate_ap(
 
     Notes
     -----
+    The value is near average precision only if the surrogate is steep; with a wide margin
+    or a gentle slope it is a smoother thing with the same direction.
+
     Agrees with the pairwise definition to 1e-12 for the squared hinge and 1e-8 for the
     logistic surrogate, relative to the largest entry of the gradient. A surrogate of your
     own is summed pair by pair, in O(mn).
@@ -90,6 +99,7 @@ def surrogate_ap(
     """
     chosen = resolve(surrogate)
     gamma = check_gamma(gamma)
+    check_lower_bound(chosen, gamma)
     s = check_scores(scores)
     positive = check_labels(y, pos_label=pos_label)
     check_same_length(scores=s, y=positive)
@@ -106,7 +116,7 @@ def surrogate_ap(
     b = share * precision / total
     gradient = sums.pull(a, b)
     gradient[sums.order] += b * rows.minus_slope - a * rows.plus_slope
-    return SurrogateAP(value=float(share @ precision), gradient=gradient)
+    return SurrogateAP(value=min(float(v @ precision / v.sum()), 1.0), gradient=gradient)
 
 
 def _choose_sums(examples: Examples, surrogate: Surrogate, gamma: float) -> PairSums:
@@ -122,7 +132,8 @@ def _check_that_squares_fit(examples: Examples, gamma: float) -> None:
     with np.errstate(over="ignore", under="ignore"):
         spread = np.float64(examples.high) - examples.low
         largest = examples.scores.size * np.square(spread + gamma)
-        smallest = np.square(np.float64(gamma))
+        least = 1.0 if examples.weight is None else examples.weight[examples.weight > 0].min()
+        smallest = least * np.square(np.float64(gamma))
     limits = np.finfo(np.float64)
     if largest > limits.max or smallest < limits.tiny:
         raise NonFiniteError(

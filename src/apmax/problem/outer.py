@@ -4,7 +4,8 @@ A row of U is (u₁, u₂): the tracked ranks of one positive among the positive
 
 Differs from the paper: u and g are means over the n examples where the paper has sums, so
 that numbers stay near 1 at any n. f is homogeneous of degree 0 and its value unchanged;
-∇f and ∇g scale by n and 1/n, and their product is unchanged too.
+∇f and ∇g scale by n and 1/n, and their product is unchanged too. Ω also has 0 ≤ u₁, which
+holds for every g.
 """
 
 from __future__ import annotations

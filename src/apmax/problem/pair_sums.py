@@ -158,7 +158,7 @@ class SigmoidSums(_SortedRows):
     there (:mod:`apmax.kernels.mesh`), and every score outside it.
     """
 
-    EXAMPLES_PER_CELL = 16
+    EXAMPLES_PER_CELL = 32
     """The mesh has at most one cell for so many examples."""
     SAMPLE = 4096
     """Scores that are looked at to find the densest part."""
@@ -172,7 +172,9 @@ class SigmoidSums(_SortedRows):
         self.plus = self._parted(self.row_scores, self.row_weight, None, high)
         self.minus = self._parted(examples.scores, weight, examples.positive, high)
         self.unweighted_rows = self.plus._replace(weight=ALL_ONES)
-        self._place_nodes()
+        # Positives among themselves need no node for a negative.
+        self.line = self._line(self.plus, self.minus)
+        self.line_of_rows = self._line(self.plus) if self.minus.outside.size else self.line
 
     @classmethod
     def _densest(cls, examples: Examples, gamma: float) -> tuple[float, float] | None:
@@ -186,7 +188,9 @@ class SigmoidSums(_SortedRows):
         start = int(np.argmax(inside))
         if 4 * inside[start] < sample.size:  # too thin everywhere: no mesh at all
             return None
-        return float(sample[start]), min(float(sample[start] + width), examples.high)
+        first, last = float(sample[start]), float(sample[start + inside[start] - 1])
+        margin = min((last - first) / 8, width - (last - first))  # for what the sample missed
+        return max(first - margin / 2, examples.low), min(last + margin / 2, examples.high)
 
     def _parted(self, scores: Floats, weight: Floats, skip: Mask | None, high: float) -> _Parted:
         """Which points are outside the mesh, and the mask that keeps the others."""
@@ -199,12 +203,11 @@ class SigmoidSums(_SortedRows):
             return _Parted(scores, weight, outside, np.flatnonzero(outside))
         return _Parted(scores, weight, outside | skip, np.flatnonzero(outside & ~skip))
 
-    def _place_nodes(self) -> None:
+    def _line(self, *classes: _Parted) -> _Line:
         """Sort the nodes of the mesh and the points outside it, and find their distances."""
         from apmax.kernels.mesh import STENCIL
 
-        plus, minus = self.plus, self.minus
-        points = np.concatenate([plus.scores[plus.outside], minus.scores[minus.outside]])
+        points = np.concatenate([one.scores[one.outside] for one in classes])
         mesh = np.arange(self.cells + STENCIL - 1 if self.cells else 0) - (STENCIL / 2 - 1)
         with np.errstate(over="ignore", invalid="ignore"):  # an infinite distance decays to 0
             origin = self.low if self.cells else 0.0
@@ -216,40 +219,44 @@ class SigmoidSums(_SortedRows):
             apart = self.gamma * np.diff(score, prepend=np.nan)
         rank = np.empty(place.size, np.int64)
         rank[ascending] = np.arange(place.size)
-        self.decay = np.exp(-np.where(np.isnan(apart), distance, apart))
-        self.mesh_nodes, self.plus_nodes, self.minus_nodes = np.split(
-            rank, [mesh.size, mesh.size + plus.outside.size]
-        )
+        decay = np.exp(-np.where(np.isnan(apart), distance, apart))
+        plus_end = mesh.size + classes[0].outside.size
+        return _Line(decay, rank[: mesh.size], rank[mesh.size : plus_end], rank[plus_end:])
 
     def rows(self) -> RowSums:
         """Sums over the examples, one per row."""
         sums = []
-        for points, nodes in ((self.plus, self.plus_nodes), (self.minus, self.minus_nodes)):
-            value, slope = self._field(points, nodes)
+        for line, points, nodes in (
+            (self.line_of_rows, self.plus, self.line_of_rows.plus),
+            (self.line, self.minus, self.line.minus),
+        ):
+            value, slope = self._field(line, points, nodes)
             for field in (value, self.gamma * slope):
-                sums.append(self._evaluate(field, self.unweighted_rows, self.plus_nodes))
+                sums.append(self._evaluate(line, field, self.unweighted_rows, line.plus))
         return RowSums(*sums)
 
     def pull(self, a: Floats, b: Floats) -> Floats:
         """Sums over the rows, one per example."""
         pulls = []
-        for coefficient, points, nodes in (
-            (-b, self.minus, self.minus_nodes),
-            (a, self.plus, self.plus_nodes),
+        for coefficient, line, points, nodes in (
+            (-b, self.line, self.minus, self.line.minus),
+            (a, self.line_of_rows, self.plus, self.line_of_rows.plus),
         ):
-            _, slope = self._field(self.plus._replace(weight=coefficient), self.plus_nodes)
-            pulls.append(self._evaluate(self.gamma * slope, points, nodes))
+            _, slope = self._field(line, self.plus._replace(weight=coefficient), line.plus)
+            pulls.append(self._evaluate(line, self.gamma * slope, points, nodes))
         out, on_rows = pulls
         out[self.order] = on_rows
         return out
 
-    def _field(self, points: _Parted, nodes: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    def _field(
+        self, line: _Line, points: _Parted, nodes: NDArray[np.int64]
+    ) -> tuple[Floats, Floats]:
         """Σ w σ and Σ w σ′ of the points, at the nodes."""
         from apmax.kernels import table_over_threads
         from apmax.kernels.mesh import STENCIL, charges_of_nodes, moments_of_cells
         from apmax.kernels.sigmoid import SLOPE_TERMS, VALUE_TERMS, sigmoid_sums
 
-        charges = np.zeros(self.decay.size)
+        charges = np.zeros(line.decay.size)
         charges[nodes] = points.weight[points.outside] if points.weight.size else 1.0
         if self.cells:
             moments = table_over_threads(
@@ -260,26 +267,22 @@ class SigmoidSums(_SortedRows):
                 self.low,
                 self.cells_per_unit,
             )
-            charges[self.mesh_nodes] = charges_of_nodes(moments)
-        value, slope = sigmoid_sums(self.decay, charges, VALUE_TERMS, SLOPE_TERMS)
+            charges[line.mesh] = charges_of_nodes(moments)
+        value, slope = sigmoid_sums(line.decay, charges, VALUE_TERMS, SLOPE_TERMS)
         return value, slope
 
-    def _evaluate(self, field: Floats, points: _Parted, nodes: NDArray[np.int64]) -> Floats:
+    def _evaluate(
+        self, line: _Line, field: Floats, points: _Parted, nodes: NDArray[np.int64]
+    ) -> Floats:
         """The field with these values at the nodes, at the points and times their weights."""
         from apmax.kernels import over_threads
         from apmax.kernels.mesh import evaluate, polynomials_of_cells
 
         out = np.empty_like(points.scores)
         if self.cells:
-            polynomials = polynomials_of_cells(field[self.mesh_nodes])
+            polynomials = polynomials_of_cells(field[line.mesh])
             over_threads(
-                evaluate,
-                out.size,
-                *points[:3],
-                self.low,
-                self.cells_per_unit,
-                polynomials,
-                out,
+                evaluate, out.size, *points[:3], self.low, self.cells_per_unit, polynomials, out
             )
         weight = points.weight[points.outside] if points.weight.size else 1.0
         out[points.outside] = field[nodes] * weight
@@ -295,6 +298,15 @@ class _Parted(NamedTuple):
     """True for points that the mesh does not carry."""
     outside: NDArray[np.int64]
     """The points of this class that are not in the mesh."""
+
+
+class _Line(NamedTuple):
+    """Nodes in ascending order: their decays, and where those of each kind stand."""
+
+    decay: Floats
+    mesh: NDArray[np.int64]
+    plus: NDArray[np.int64]
+    minus: NDArray[np.int64]
 
 
 class DirectSums:

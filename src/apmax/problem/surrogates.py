@@ -74,13 +74,33 @@ def logistic_slope(x: Floats, gamma: float) -> Floats:
 SURROGATES: Registry[Surrogate] = Registry("surrogate")
 
 
+def check_lower_bound(surrogate: Surrogate, gamma: float) -> None:
+    """ℓ(0) > 0 and finite, and one number per difference: else f(u) = −u₁/u₂ is undefined."""
+    probe = np.array([0.0, 0.5])
+    for part in (surrogate.value, surrogate.slope):
+        try:
+            numbers = np.asarray(part(probe, gamma), dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ParameterError(
+                f"the surrogate {surrogate.name!r} cannot be called with an array and γ ({error}): "
+                "value and slope take (x, gamma) and return an array of the shape of x"
+            ) from None
+        if numbers.shape != probe.shape:
+            raise ParameterError(
+                f"the surrogate {surrogate.name!r} returns shape {numbers.shape} for x of shape "
+                f"{probe.shape}: value and slope return one number per difference"
+            )
+    lower = surrogate.lower_bound(gamma)
+    if not 0 < lower < np.inf:
+        raise ParameterError(
+            f"the surrogate {surrogate.name!r} has ℓ(0) = {lower} at γ = {gamma:g}: it must be "
+            "> 0, or f(u) = −u₁/u₂ is undefined for the highest positive"
+        )
+
+
 def register(surrogate: Surrogate) -> Surrogate:
     """Make `surrogate` known by its name everywhere a surrogate can be named."""
-    if not surrogate.lower_bound(1.0) > 0:
-        raise ParameterError(
-            f"the surrogate {surrogate.name!r} has ℓ(0) = {surrogate.lower_bound(1.0)} at γ = 1: "
-            "it must be > 0, or f(u) = −u₁/u₂ is undefined for the highest positive"
-        )
+    check_lower_bound(surrogate, 1.0)
     return SURROGATES.add(surrogate.name, surrogate)
 
 
