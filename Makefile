@@ -4,9 +4,9 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 READY := .venv/.ready
 
-.PHONY: help setup test lint format demo bench clean
+.PHONY: help setup test lint format demo bench bench-quality clean
 help:  ## show the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 setup: $(READY)  ## make .venv and install everything, at the pinned versions
 
@@ -37,6 +37,9 @@ demo: setup  ## train on real data, print the comparison, write demo-report/
 
 bench: setup  ## side-by-side ratios; exits with 1 if a bar is missed
 	@$(BIN)/python -m benchmarks
+
+bench-quality: setup  ## test AP beside LogisticRegressionCV and boosted trees, on real data
+	@$(BIN)/python -m benchmarks.quality
 
 clean:  ## remove .venv and everything generated
 	rm -rf .venv dist demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

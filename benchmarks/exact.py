@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -24,12 +25,34 @@ SIZES = {10**5: 41, 10**6: 15, 10**7: 5}
 
 def lines() -> Iterator[Line]:
     yield from _ratios_and_growth()
+    yield from _wide_ranges()
     for surrogate, gamma in SETTINGS:
         yield Line(
             f"peak extra memory, arrays of n doubles, n = 10^6, {surrogate} γ={gamma:g}",
             _peak_arrays(surrogate, gamma),
             10,
         )
+
+
+def _wide_ranges() -> Iterator[Line]:
+    """Scores that do not lie close together: heavy tails, an outlier, weights."""
+    n = 10**6
+    scores, y = rare_positives(n)
+    rng = np.random.default_rng(1)
+    outlier = np.where(np.arange(n) == 7, 1e9, scores)
+    weight = rng.random(n) + 0.5
+    cases: list[tuple[str, Any, dict[str, Any]]] = [
+        ("Cauchy scores, logistic γ=20", rng.standard_cauchy(n) + y, {}),
+        ("one outlier at 1e9, logistic γ=20", outlier, {}),
+        ("weights, logistic γ=20", scores, {"sample_weight": weight}),
+    ]
+    for name, s, options in cases:
+        sort, spent = medians(
+            9,
+            partial(np.argsort, s),
+            partial(surrogate_ap, s, y, surrogate="logistic", gamma=20.0, **options),
+        )
+        yield Line(f"value + gradient / np.argsort, n = 10^6, {name}", spent / sort, 2.5)
 
 
 def _ratios_and_growth() -> Iterator[Line]:

@@ -116,6 +116,8 @@ class APClassifier(LinearAPModel):
     0.992
     """
 
+    _last_w: Floats
+
     def __init__(
         self,
         solver: str = "auto",
@@ -184,13 +186,14 @@ class APClassifier(LinearAPModel):
         )
         anchor = self._anchor(design, train) if settings.anchored else np.zeros(design.parameters)
         start = anchor
-        if self.warm_start and hasattr(self, "coef_"):
-            start = design.scaled(np.append(self.coef_[0], self.intercept_[0]))
+        if self.warm_start and hasattr(self, "_last_w"):
+            start = design.scaled(self._last_w)
         run = _full_batch if settings.solver == FULL_BATCH else _stochastic
         outcome = run(self, settings, design, train, anchor, start, history, rng)
         history.close()
         w = history.best if self.early_stopping and history.best is not None else outcome.w
         self._set_coefficients(Design(data.X, scale), w, data)
+        self._last_w = design.unscaled(w)  # without Platt's scale, for a warm start
         self.n_iter_ = max(1, outcome.iterations)
         self.history_ = history.columns()
         self.status_ = outcome.status

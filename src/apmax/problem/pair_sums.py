@@ -204,22 +204,27 @@ class SigmoidSums(_SortedRows):
         return _Parted(scores, weight, outside | skip, np.flatnonzero(outside & ~skip))
 
     def _line(self, *classes: _Parted) -> _Line:
-        """Sort the nodes of the mesh and the points outside it, and find their distances."""
+        """Sort the nodes of the mesh and the points outside it, and find their decays."""
         from apmax.kernels.mesh import STENCIL
 
         points = np.concatenate([one.scores[one.outside] for one in classes])
         mesh = np.arange(self.cells + STENCIL - 1 if self.cells else 0) - (STENCIL / 2 - 1)
         with np.errstate(over="ignore", invalid="ignore"):  # an infinite distance decays to 0
-            origin = self.low if self.cells else 0.0
-            place = np.concatenate([mesh * NODE_DISTANCE, (points - origin) * self.gamma])
-            ascending = np.argsort(place if self.cells else points)
-            distance = np.diff(place[ascending], prepend=place[ascending[:1]])
-            # Two points: from their own difference, which has all its digits.
-            score = np.concatenate([np.full(mesh.size, np.nan), points])[ascending]
-            apart = self.gamma * np.diff(score, prepend=np.nan)
-        rank = np.empty(place.size, np.int64)
-        rank[ascending] = np.arange(place.size)
-        decay = np.exp(-np.where(np.isnan(apart), distance, apart))
+            if self.cells:
+                place = np.concatenate([mesh * NODE_DISTANCE, (points - self.low) * self.gamma])
+                ascending = np.argsort(place)
+                distance = np.diff(place[ascending], prepend=0.0)
+                # Two points: from their own difference, which has all its digits.
+                scores = np.concatenate([np.full(mesh.size, np.nan), points])[ascending]
+                apart = self.gamma * np.diff(scores, prepend=np.nan)
+                np.copyto(distance, apart, where=~np.isnan(apart))
+            else:
+                ascending = np.argsort(points)
+                distance = self.gamma * np.diff(points[ascending], prepend=0.0)
+            distance[0] = 0.0
+            decay = np.exp(-distance, out=distance)
+        rank = np.empty(ascending.size, np.int64)
+        rank[ascending] = np.arange(ascending.size)
         plus_end = mesh.size + classes[0].outside.size
         return _Line(decay, rank[: mesh.size], rank[mesh.size : plus_end], rank[plus_end:])
 
@@ -230,8 +235,7 @@ class SigmoidSums(_SortedRows):
             (self.line_of_rows, self.plus, self.line_of_rows.plus),
             (self.line, self.minus, self.line.minus),
         ):
-            value, slope = self._field(line, points, nodes)
-            for field in (value, self.gamma * slope):
+            for field in self._field(line, points, nodes):
                 sums.append(self._evaluate(line, field, self.unweighted_rows, line.plus))
         return RowSums(*sums)
 
@@ -242,8 +246,8 @@ class SigmoidSums(_SortedRows):
             (-b, self.line, self.minus, self.line.minus),
             (a, self.line_of_rows, self.plus, self.line_of_rows.plus),
         ):
-            _, slope = self._field(line, self.plus._replace(weight=coefficient), line.plus)
-            pulls.append(self._evaluate(line, self.gamma * slope, points, nodes))
+            slope = self._field(line, self.plus._replace(weight=coefficient), line.plus)[1]
+            pulls.append(self._evaluate(line, slope, points, nodes))
         out, on_rows = pulls
         out[self.order] = on_rows
         return out
@@ -251,7 +255,7 @@ class SigmoidSums(_SortedRows):
     def _field(
         self, line: _Line, points: _Parted, nodes: NDArray[np.int64]
     ) -> tuple[Floats, Floats]:
-        """Σ w σ and Σ w σ′ of the points, at the nodes."""
+        """Σ w ℓ and Σ w ℓ′ of the points, at the nodes."""
         from apmax.kernels import table_over_threads
         from apmax.kernels.mesh import STENCIL, charges_of_nodes, moments_of_cells
         from apmax.kernels.sigmoid import SLOPE_TERMS, VALUE_TERMS, sigmoid_sums
@@ -269,6 +273,7 @@ class SigmoidSums(_SortedRows):
             )
             charges[line.mesh] = charges_of_nodes(moments)
         value, slope = sigmoid_sums(line.decay, charges, VALUE_TERMS, SLOPE_TERMS)
+        slope *= self.gamma
         return value, slope
 
     def _evaluate(
@@ -285,7 +290,8 @@ class SigmoidSums(_SortedRows):
                 evaluate, out.size, *points[:3], self.low, self.cells_per_unit, polynomials, out
             )
         weight = points.weight[points.outside] if points.weight.size else 1.0
-        out[points.outside] = field[nodes] * weight
+        out[points.outside] = field[nodes]
+        out[points.outside] *= weight
         return out
 
 

@@ -1,0 +1,333 @@
+"""APClassifier and APClassifierCV as their users meet them."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV, cross_val_score
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from apmax import APClassifier, APClassifierCV, average_precision, errors
+from apmax.linear import classifier
+from apmax.linear.base import TrainingSet
+from apmax.linear.design import SCALES, Design
+from apmax.linear.full_batch import ap_objective, logistic_objective, minimise, platt
+from apmax.linear.history import History
+from apmax.method.table import METHODS
+from apmax.problem.surrogates import resolve
+from apmax.validation import Floats
+
+RNG = np.random.default_rng(0)
+N, D = 1200, 6
+X = RNG.normal(size=(N, D)) * [1, 1, 1, 1e-3, 1e3, 1] + [0, 0, 5, 0, 0, 0]
+LOGIT = X[:, 0] + 0.8 * X[:, 1] * (X[:, 1] > 0) + 500 * X[:, 3] - 4.2
+Y = RNG.random(N) < 1 / (1 + np.exp(-LOGIT))
+SMALL = APClassifierCV(alphas=(1.0, 0.01), Cs=(0.1, 10.0), cv=3)
+SOLVERS = ["lbfgs", *METHODS]
+
+
+def ap(model: Any, matrix: Any = X) -> float:
+    return average_precision(Y, model.decision_function(matrix))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_every_solver_ranks_features_of_any_scale(solver: str) -> None:
+    model = APClassifier(solver, random_state=0, learning_rate=0.5).fit(X, Y)
+    logistic = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y)
+    assert ap(model) > ap(logistic) - 0.05
+    assert np.isfinite(model.coef_).all()
+
+
+def test_the_full_batch_beats_logistic_regression_on_its_own_ground() -> None:
+    logistic = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y)
+    assert ap(APClassifier(alpha=1e-3).fit(X, Y)) > ap(logistic)
+
+
+def test_a_large_alpha_is_logistic_regression() -> None:
+    logistic = make_pipeline(StandardScaler(), LogisticRegression(tol=1e-8)).fit(X, Y)
+    model = APClassifier(alpha=1e9).fit(X, Y)
+    ours, theirs = model.decision_function(X), logistic.decision_function(X)
+    assert np.corrcoef(ours, theirs)[0, 1] > 0.999999
+
+
+def test_probabilities_are_calibrated_and_the_ranking_is_the_objectives() -> None:
+    model = APClassifier().fit(X, Y)
+    probability = model.predict_proba(X)
+    np.testing.assert_allclose(probability.sum(axis=1), 1)
+    assert probability[:, 1].mean() == pytest.approx(Y.mean(), abs=0.01)
+    assert (model.predict(X) == (probability[:, 1] > 0.5)).all()
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), probability)
+
+
+@pytest.mark.parametrize("form", [sp.csr_matrix, sp.csc_matrix, sp.coo_matrix, sp.csr_array])
+@pytest.mark.parametrize("model", [APClassifier(), APClassifier("moap-v1", random_state=0), SMALL])
+def test_sparse_matrices_of_every_format(model: Any, form: Any) -> None:
+    thin = X * (RNG.random(X.shape) < 0.5)
+    expected = clone(model).fit(sp.csr_matrix(thin), Y).decision_function(thin)
+    np.testing.assert_allclose(
+        clone(model).fit(form(thin), Y).decision_function(form(thin)), expected
+    )
+
+
+def test_a_sparse_matrix_is_never_made_dense(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("made dense")
+
+    big = sp.random(3000, 50_000, density=1e-3, format="csr", random_state=0)
+    y = np.asarray(big[:, :500].sum(axis=1)).ravel() > 0.6
+    for name in ("toarray", "todense"):
+        monkeypatch.setattr(sp.csr_matrix, name, refuse)
+    APClassifier(max_iter=5).fit(big, y)
+
+
+@pytest.mark.parametrize("labels", [(0, 1), (-1, 1), ("ham", "spam"), (False, True), (3.0, 7.0)])
+def test_any_two_labels(labels: tuple[Any, Any]) -> None:
+    y = np.where(Y, labels[1], labels[0])
+    model = APClassifier().fit(X, y)
+    assert list(model.classes_) == sorted(labels)
+    assert set(model.predict(X)) <= set(labels)
+
+
+def test_frames_keep_their_names() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    model = APClassifier().fit(frame, pd.Series(Y))
+    assert list(model.feature_names_in_) == list("abcdef")
+    np.testing.assert_allclose(
+        model.decision_function(frame), APClassifier().fit(X, Y).decision_function(X)
+    )
+
+
+def test_it_works_in_the_company_of_scikit_learn() -> None:
+    search = GridSearchCV(APClassifier(), {"alpha": [0.1, 1.0]}, scoring="average_precision", cv=2)
+    assert search.fit(X, Y).best_score_ > 0.1
+    assert CalibratedClassifierCV(APClassifier(), cv=2).fit(X, Y).predict_proba(X).shape == (N, 2)
+    tuned = TunedThresholdClassifierCV(APClassifier(), scoring="f1", cv=2).fit(X, Y)
+    assert 0 < tuned.best_threshold_ < 1
+    three = np.where(X[:, 0] > 0.5, 2, Y.astype(int))
+    assert OneVsRestClassifier(APClassifier()).fit(X, three).predict(X).max() == 2
+    pipeline = make_pipeline(StandardScaler(), APClassifier())
+    assert cross_val_score(pipeline, X, Y, cv=2, scoring="average_precision", n_jobs=2).mean() > 0.1
+    again = pickle.loads(pickle.dumps(APClassifier().fit(X, Y)))
+    assert ap(again) > 0.1
+
+
+def test_history_tells_what_happened() -> None:
+    model = APClassifier(alpha=1e-3, early_stopping=True, random_state=0).fit(X, Y)
+    assert set(model.history_) == {
+        "step", "seconds", "surrogate_ap", "train_ap", "validation_ap", "gradient_norm"
+    }  # fmt: skip
+    assert len(model.history_["step"]) >= 1
+    assert (np.diff(model.history_["seconds"]) >= 0).all()
+    assert np.isfinite(model.history_["validation_ap"]).all()
+    assert str(model.status_)
+    rounds = APClassifier("adap-adam", max_iter=1200, random_state=0).fit(X, Y)
+    assert rounds.history_["step"].tolist() == [500, 1000, 1200]
+    assert rounds.n_iter_ == 1200
+
+
+def test_early_stopping_keeps_the_best_point_on_held_out_data() -> None:
+    model = APClassifier(
+        "soap-sgd", early_stopping=True, n_iter_no_change=2, max_iter=50_000, random_state=0
+    ).fit(X, Y)
+    assert model.n_iter_ < 50_000
+    assert "stopped early" in str(model.status_)
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "adap-adam"])
+def test_one_seed_gives_the_same_bits_twice(solver: str) -> None:
+    fits = [APClassifier(solver, random_state=3, max_iter=300).fit(X, Y) for _ in range(2)]
+    np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
+
+
+def test_no_global_random_state_is_touched() -> None:
+    before = pickle.dumps(np.random.get_state())  # noqa: NPY002
+    APClassifier("adap-adam", random_state=0, max_iter=100, early_stopping=True).fit(X, Y)
+    assert pickle.dumps(np.random.get_state()) == before  # noqa: NPY002
+
+
+def test_warm_start_goes_on_from_where_it_was() -> None:
+    model = APClassifier(alpha=1e-3, warm_start=True).fit(X, Y)
+    assert model.fit(X, Y).n_iter_ <= 3
+
+
+def test_too_few_iterations_warn_with_a_remedy() -> None:
+    with pytest.warns(ConvergenceWarning, match="max_iter = 1: raise max_iter"):
+        model = APClassifier(alpha=1e-6, max_iter=1).fit(X, Y)
+    assert not model.status_.converged
+
+
+def test_a_diverging_learning_rate_leaves_finite_weights_and_a_warning() -> None:
+    with pytest.warns(ConvergenceWarning, match="lower learning_rate"), np.errstate(all="ignore"):
+        model = APClassifier(
+            "soap-sgd", learning_rate=1e308, alpha=1.0, random_state=0, max_iter=2000
+        ).fit(X, Y)
+    assert np.isfinite(model.coef_).all()
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "moap-v2"])
+def test_ctrl_c_keeps_what_has_been_reached(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = {"n": 0}
+    original = History.record
+
+    def interrupt(self: Any, *arguments: Any) -> bool:
+        calls["n"] += 1
+        if calls["n"] == 2:
+            raise KeyboardInterrupt
+        return original(self, *arguments)
+
+    monkeypatch.setattr(History, "record", interrupt)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        model = APClassifier(solver, alpha=1e-6, random_state=0).fit(X, Y)
+    assert np.isfinite(model.coef_).all()
+    assert calls["n"] == 2
+
+
+def test_one_positive_works_and_warns() -> None:
+    with pytest.warns(ConvergenceWarning, match="one positive"):
+        model = APClassifier().fit(X, np.arange(N) == 5)
+    assert np.isfinite(model.coef_).all()
+
+
+def test_constant_and_empty_features_get_no_weight() -> None:
+    padded = np.column_stack([X, np.zeros(N), np.full(N, 7.0)])
+    model = APClassifier().fit(padded, Y)
+    assert model.coef_[0, -2:].tolist() == [0, 0]
+    np.testing.assert_allclose(model.coef_[0, :D], APClassifier().fit(X, Y).coef_[0], rtol=1e-6)
+
+
+BAD = [
+    (APClassifier("adap-adm"), errors.UnknownNameError, "did you mean 'adap-adam'"),
+    (APClassifier(alpha=-1), errors.ParameterError, "`alpha`"),
+    (APClassifier(gamma=0), errors.ParameterError, "`gamma`"),
+    (APClassifier(surrogate="hinge"), errors.UnknownNameError, "surrogate"),
+    (APClassifier(anchor="lr"), errors.UnknownNameError, "anchor"),
+    (APClassifier(max_iter=0), errors.ParameterError, "`max_iter`"),
+    (APClassifier(tol=0), errors.ParameterError, "`tol`"),
+    (APClassifier(learning_rate=-1), errors.ParameterError, "`learning_rate`"),
+    (APClassifier(beta0=0), errors.ParameterError, "`beta0`"),
+    (APClassifier(delta=0), errors.ParameterError, "`delta`"),
+    (APClassifier(batch_size=1), errors.ParameterError, "`batch_size`"),
+    (APClassifier(positive_rate=0), errors.ParameterError, "`positive_rate`"),
+    (APClassifier(schedule="sqrt"), errors.UnknownNameError, "inverse_sqrt"),
+    (APClassifier("sox", sampling="shard"), errors.UnknownNameError, "shared"),
+    (APClassifier(validation_fraction=1.5), errors.ParameterError, "`validation_fraction`"),
+    (APClassifier(n_iter_no_change=0), errors.ParameterError, "`n_iter_no_change`"),
+    (APClassifierCV(alphas=()), errors.ParameterError, "`alphas` is empty"),
+    (APClassifierCV(alphas=(0.1, 1.0)), errors.ParameterError, "sort them"),
+    (APClassifierCV(Cs=(-1.0,)), errors.ParameterError, "`Cs`"),
+    (APClassifierCV(cv=10**6), errors.ParameterError, "lower cv"),
+]
+
+
+@pytest.mark.parametrize(("model", "error", "message"), BAD, ids=lambda part: str(part)[:40])
+def test_bad_parameters(model: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        model.fit(X, Y)
+    assert not hasattr(model, "coef_")
+
+
+@pytest.mark.parametrize("model", [APClassifier(), SMALL])
+def test_bad_data(model: Any) -> None:
+    with pytest.raises(errors.LabelError, match="OneVsRestClassifier"):
+        model.fit(X, np.arange(N) % 3)
+    with pytest.raises(errors.LabelError, match="one class"):
+        model.fit(X, np.ones(N))
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.where(np.arange(D) == 2, np.nan, X), Y)
+    with pytest.raises(errors.WeightError, match="≥ 0"):
+        model.fit(X, Y, sample_weight=np.where(np.arange(N) == 3, -1.0, 1.0))
+    with pytest.raises(errors.WeightError, match="every negative"):
+        model.fit(X, Y, sample_weight=Y.astype(float))
+
+
+def test_a_batch_larger_than_the_data_is_all_of_it() -> None:
+    few = np.concatenate([np.flatnonzero(Y)[:3], np.flatnonzero(~Y)[:4]])
+    data = TrainingSet(X[few], Y[few], None, 7.0)
+    assert classifier._batch_of(APClassifier(batch_size=1000), data) == (3, 4)
+
+
+def test_cross_validation_finds_what_helps_and_can_stay_with_logistic_regression() -> None:
+    model = APClassifierCV(cv=3).fit(X, Y)
+    assert model.scores_.shape == (len(model.alphas), 3)
+    assert set(model.logistic_scores_) == {"deviation", "maximum"}
+    staying = APClassifierCV(alphas=(1e9,), Cs=(1.0,), cv=3).fit(X, Y)
+    assert staying.alpha_ in (np.inf, 1e9)
+    parallel = APClassifierCV(cv=3, n_jobs=2).fit(X, Y)
+    np.testing.assert_allclose(parallel.coef_, model.coef_)
+
+
+# --- the parts -----------------------------------------------------------------------------
+
+
+def objectives() -> list[Any]:
+    design = Design(X, SCALES["deviation"](X, None))
+    weight = RNG.uniform(0.5, 2, N)
+    anchor = RNG.normal(size=D + 1)
+    made = [logistic_objective(design, Y, weight, 0.1)]
+    for link, name, gamma in (("identity", "logistic", 2.0), ("sigmoid", "squared_hinge", 0.2)):
+        made.append(
+            ap_objective(
+                design, Y, weight, surrogate=resolve(name), gamma=gamma, link=link, penalty=0.3,
+                anchor=anchor,
+            )
+        )  # fmt: skip
+    return made
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_gradients_by_finite_differences(which: int) -> None:
+    objective = objectives()[which]
+    w = RNG.normal(size=D + 1) * 0.3
+    _, gradient = objective(w)
+    for k in range(D + 1):
+        move = 1e-6 * (np.arange(D + 1) == k)
+        slope = (objective(w + move)[0] - objective(w - move)[0]) / 2e-6
+        assert gradient[k] == pytest.approx(slope, abs=1e-6)
+
+
+def test_our_logistic_regression_is_scikit_learns() -> None:
+    scaled = StandardScaler().fit_transform(X)
+    theirs = LogisticRegression(C=0.7, tol=1e-10, max_iter=10_000).fit(scaled, Y)
+    objective = logistic_objective(Design(scaled), Y, None, 1 / (2 * 0.7 * N))
+    ours = minimise(objective, np.zeros(D + 1), max_iter=1000, tol=1e-8)
+    np.testing.assert_allclose(ours.w[:-1], theirs.coef_[0], rtol=1e-3, atol=1e-4)
+
+
+def test_platt_recovers_the_log_odds() -> None:
+    slope, offset = platt(0.1 * (LOGIT + 4.2), Y, None, float(N))
+    assert slope == pytest.approx(10, rel=0.3)
+    assert offset == pytest.approx(-4.2, rel=0.3)
+
+
+def test_platt_of_a_wrong_ranking_keeps_the_ranking() -> None:
+    slope, _ = platt(-LOGIT, Y, None, float(N))
+    assert slope > 0
+
+
+def test_scales() -> None:
+    thin = sp.csr_matrix(X * (X > 0))
+    for name, scale in SCALES.items():
+        np.testing.assert_allclose(scale(thin, None), scale(thin.toarray(), None), rtol=1e-9)
+        weighted = scale(X, np.arange(N) % 3 * 1.0)
+        repeated = scale(np.repeat(X, np.arange(N) % 3, axis=0), None)
+        if name == "deviation":
+            np.testing.assert_allclose(weighted, repeated, rtol=1e-9)
+    np.testing.assert_allclose((X * SCALES["deviation"](X, None)).std(axis=0), 1)
+    np.testing.assert_allclose(np.abs(X * SCALES["maximum"](X, None)).max(axis=0), 1)
+
+
+def test_scaling_and_back_is_the_identity() -> None:
+    design = Design(X, SCALES["deviation"](X, None))
+    w: Floats = RNG.normal(size=D + 1)
+    np.testing.assert_allclose(design.scaled(design.unscaled(w)), w)
