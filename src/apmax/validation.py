@@ -42,9 +42,9 @@ def check_scores(scores: ArrayLike, *, name: str = "scores") -> Floats:
             f"`{name}` holds integers above 2⁵³, which doubles cannot tell apart: subtract a "
             "common number, or pass their ranks"
         )
-    # One quick pass: the sum of squares is finite if all are, unless it overflows.
+    # One quick pass: a finite sum has finite terms; an infinite one may only have overflowed.
     with np.errstate(over="ignore", invalid="ignore"):
-        surely_finite = math.isfinite(np.dot(vector, vector))
+        surely_finite = math.isfinite(vector.sum())
     if not surely_finite and not np.isfinite(vector).all():
         bad = ~np.isfinite(vector)
         first = int(np.argmax(bad))

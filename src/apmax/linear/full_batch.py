@@ -18,6 +18,9 @@ from apmax.problem.exact import surrogate_ap
 from apmax.problem.surrogates import Surrogate
 from apmax.validation import Floats, Mask
 
+LOGISTIC_TOL = 1e-4
+"""Largest entry of the gradient at which logistic regression stops, as in scikit-learn."""
+
 Objective = Callable[[Floats], tuple[float, Floats]]
 EachIteration = Callable[[Floats, float, Floats], None]
 """(w, value, gradient) after an iteration; may raise StopIteration to end the fit."""
@@ -36,16 +39,17 @@ def logistic_objective(
     design: Design, positive: Mask, weight: Floats | None, penalty: float
 ) -> Objective:
     """Mean log-loss + penalty·‖w‖²; scikit-learn's C is 1 / (2 · penalty · Σ weights)."""
+    from apmax.kernels.logloss import log_loss
+
     share = np.full(positive.size, 1.0) if weight is None else weight
     share = share / share.sum()
-    sign = np.where(positive, 1.0, -1.0)
+    slopes = np.empty(positive.size)
 
     def objective(w: Floats) -> tuple[float, Floats]:
-        margin = sign * design.margins(w)
-        value = share @ np.logaddexp(0.0, -margin) + penalty * float(w[:-1] @ w[:-1])
-        gradient = design.pull_back(-sign * share * expit(-margin))
+        value = log_loss(design.margins(w), positive, share, slopes)
+        gradient = design.pull_back(slopes)
         gradient[:-1] += 2.0 * penalty * w[:-1]
-        return float(value), gradient
+        return float(value + penalty * (w[:-1] @ w[:-1])), gradient
 
     return objective
 
@@ -117,7 +121,7 @@ def minimise(
                 value, gradient = objective(w)
             each_iteration(w, value, gradient)
 
-    options = {"maxiter": max_iter, "gtol": tol, "ftol": 1e-3 * tol, "maxcor": 20}
+    options = {"maxiter": max_iter, "gtol": tol, "ftol": 1e-5 * tol, "maxcor": 10}
     try:
         found = minimize(
             remember, start, jac=True, method="L-BFGS-B", callback=callback, options=options

@@ -14,7 +14,7 @@ from sklearn.model_selection import check_cv
 from apmax.errors import ParameterError
 from apmax.linear.base import LinearAPModel, TrainingSet
 from apmax.linear.design import SCALES, Design
-from apmax.linear.full_batch import ap_objective, logistic_objective, minimise
+from apmax.linear.full_batch import LOGISTIC_TOL, ap_objective, logistic_objective, minimise
 from apmax.linear.history import FitStatus, watch
 from apmax.problem.surrogates import resolve
 from apmax.validation import Floats, check_count, check_gamma, check_real
@@ -193,7 +193,7 @@ class APClassifierCV(LinearAPModel):
 def _logistic(design: Design, data: TrainingSet, C: float, start: Floats) -> Any:
     penalty = 1 / (2 * C * data.total)
     objective = logistic_objective(design, data.positive, data.weight, penalty)
-    return minimise(objective, start, max_iter=1000, tol=1e-5)
+    return minimise(objective, start, max_iter=1000, tol=LOGISTIC_TOL)
 
 
 def _logistic_scores(fold: Fold, scale: Floats, Cs: Sequence[float]) -> Floats:

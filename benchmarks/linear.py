@@ -1,0 +1,194 @@
+"""The linear solvers beside PyTorch and LogisticRegression, and how a step scales."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+
+from apmax import APClassifier, average_precision
+from apmax.linear.design import Design
+from apmax.linear.stochastic import StochasticRun
+from apmax.method.table import METHODS
+from apmax.problem.surrogates import SQUARED_HINGE
+from benchmarks.datasets import data_folder, splits
+from benchmarks.timing import Line, medians
+
+ROUNDS = 2000
+BATCH = 10
+
+
+def lines() -> Iterator[Line]:
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    yield from _growth()
+    yield Line(
+        "seconds of a first fit of 1,000 rows in a new process, import included", _first_fit(), 3
+    )
+    if data_folder() is None:
+        print("(no data: set APMAX_DATA for the comparisons on w8a, a9a and ijcnn1)")
+        return
+    yield from _beside_torch()
+    yield from _beside_logistic_regression()
+    yield from _time_to_quality()
+
+
+def _run(X: Any, positive: np.ndarray) -> StochasticRun:
+    return StochasticRun(
+        METHODS["adap-adam"],
+        Design(X),
+        positive,
+        np.zeros(X.shape[1] + 1),
+        surrogate=SQUARED_HINGE,
+        gamma=0.2,
+        penalty=1e-4,
+        anchor=None,
+        fit_intercept=True,
+        learning_rate=0.01,
+        beta0=0.9,
+        beta1=0.1,
+        beta2=0.001,
+        delta=1e-8,
+        positives_per_batch=BATCH,
+        negatives_per_batch=BATCH,
+        sampling="shared",
+        rng=np.random.default_rng(0),
+    )
+
+
+def _steps(X: Any, positive: np.ndarray) -> Callable[[], None]:
+    run = _run(X, positive)
+    return partial(run.advance, ROUNDS)
+
+
+def _growth() -> Iterator[Line]:
+    """Seconds of a step with few and with many examples, and with few and many positives."""
+    rng = np.random.default_rng(0)
+    for what, sizes in (
+        ("n = 10^4 → 10^7", ((10**4, 10**3), (10**7, 10**3))),
+        ("m = 10^2 → 10^6", ((2 * 10**6, 10**2), (2 * 10**6, 10**6))),
+    ):
+        sides = []
+        for n, m in sizes:
+            X = sp.csr_matrix(
+                (np.ones(4 * n, np.float32), rng.integers(0, 300, 4 * n), np.arange(n + 1) * 4),
+                shape=(n, 300),
+            )
+            sides.append(_steps(X, np.arange(n) < m))
+        few, many = medians(9, *sides)
+        yield Line(f"time of a step, {what}", many / few, 2)
+
+
+def _beside_torch() -> Iterator[Line]:
+    """The same ADAP step, 10 + 10 examples of w8a, as a lean loop in PyTorch."""
+    import torch
+
+    torch.set_num_threads(1)
+    split = next(splits("w8a"))
+    m, n = int(split.y.sum()), split.y.size
+    dense = torch.tensor(split.X.toarray(), dtype=torch.float32)
+    plus, minus = torch.tensor(np.flatnonzero(split.y)), torch.tensor(np.flatnonzero(~split.y))
+    w = torch.zeros(dense.shape[1] + 1, requires_grad=True)
+    adam = torch.optim.Adam([w], lr=0.01, betas=(0.9, 0.999), weight_decay=2e-4)
+    U, seen = torch.zeros(m, 2), torch.zeros(m, dtype=torch.bool)
+    generator = torch.Generator().manual_seed(0)
+    others = 1 - torch.eye(BATCH)
+    t = 0
+
+    def torch_steps() -> None:
+        nonlocal t
+        for _ in range(ROUNDS):
+            t += 1
+            rows = torch.randint(m, (BATCH,), generator=generator)
+            negatives = torch.randint(n - m, (BATCH,), generator=generator)
+            x = dense[torch.cat([plus[rows], minus[negatives]])]
+            s = torch.sigmoid(x @ w[:-1] + w[-1])
+            pairs = torch.relu(s[None, :] - s[:BATCH, None] + 0.2) ** 2
+            own = 0.04 / n
+            g1 = own + (m - 1) / (BATCH - 1) / n * (pairs[:, :BATCH] * others).sum(1)
+            g2 = g1 + (n - m) / BATCH / n * pairs[:, BATCH:].sum(1)
+            g = torch.stack([g1, g2], 1)
+            with torch.no_grad():
+                beta0 = 0.9 / t**0.5
+                moved = (1 - beta0) * U[rows] + beta0 * m / BATCH * g
+                u = torch.where(seen[rows, None], moved, g)
+                u[:, 0].clamp_(0, 1.44 * m / n)
+                u[:, 1].clamp_(own, 1.44)
+                U[rows], seen[rows] = u, True
+                pull = torch.stack([-1 / u[:, 1], u[:, 0] / u[:, 1] ** 2], 1) / BATCH
+            adam.zero_grad(set_to_none=True)
+            (pull * g).sum().backward()
+            adam.param_groups[0]["lr"] = 0.01 / t**0.5
+            adam.step()
+
+    ours, theirs = medians(3, _steps(split.X, split.y), torch_steps)
+    print(f"(a step of ours {ours / ROUNDS * 1e6:.1f} µs, of torch {theirs / ROUNDS * 1e6:.0f} µs)")
+    yield Line(
+        "torch's adap-adam step / ours, 10 + 10 examples of w8a", theirs / ours, 20, at_least=True
+    )
+
+
+def _beside_logistic_regression() -> Iterator[Line]:
+    for name in ("w8a", "a9a", "ijcnn1"):
+        split = next(splits(name))
+        ours, theirs = medians(
+            3,
+            partial(APClassifier().fit, split.X, split.y),
+            partial(LogisticRegression(C=10, max_iter=2000).fit, split.X, split.y),
+        )
+        yield Line(f"fit of APClassifier() / LogisticRegression(C=10), {name}", ours / theirs, 3)
+
+
+def _time_to_quality() -> Iterator[Line]:
+    """How long adap-adagrad takes to the test AP of LogisticRegression(C=10) on w8a."""
+    split = next(splits("w8a"))
+    logistic = LogisticRegression(C=10, max_iter=2000)
+    (spent,) = medians(3, partial(logistic.fit, split.X, split.y))
+    target = average_precision(split.y_test, logistic.decision_function(split.X_test))
+    best = np.inf
+    for seed in range(3):
+        seconds = 0.0
+        for rounds in (500, 1000, 2000, 4000, 8000):
+            start = time.perf_counter()
+            model = APClassifier("adap-adagrad", max_iter=rounds, random_state=seed)
+            model.fit(split.X, split.y)
+            seconds = time.perf_counter() - start
+            reached = average_precision(split.y_test, model.decision_function(split.X_test))
+            if reached >= target:
+                best = min(best, seconds)
+                break
+        else:
+            print(f"(seed {seed}: {reached:.4f} after {rounds} rounds, {target:.4f} wanted)")
+    yield Line("adap-adagrad to LogisticRegression's test AP / its fit, w8a", best / spent, 0.5)
+
+
+_FIRST_FIT = """
+import numpy as np
+from apmax import APClassifier
+rng = np.random.default_rng(0)
+X = rng.normal(size=(1000, 10))
+APClassifier().fit(X, X[:, 0] > 1.5)
+"""
+
+
+def _first_fit() -> float:
+    command = [sys.executable, "-c", _FIRST_FIT]
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        subprocess.run(command, check=True)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+if __name__ == "__main__":
+    for one in lines():
+        print(one, flush=True)
