@@ -48,9 +48,11 @@ def defaults_of(solver: str) -> SolverDefaults:
     if solver == FULL_BATCH:
         return SolverDefaults("logistic", 2.0, 0.1, True, "identity", 200, 0.0)
     method = METHODS[solver]
-    gamma = 0.2 if method.surrogate == "squared_hinge" else 10.0
-    rate = 10.0 if method.direction in ("plain", "momentum") else 0.3
-    return SolverDefaults(method.surrogate, gamma, 1e-5, False, "sigmoid", 10_000, rate)
+    gamma = 0.1 if method.surrogate == "squared_hinge" else 10.0
+    rate = 1.0
+    if method.direction not in ("plain", "momentum"):
+        rate = 0.01 if method.schedule == "constant" else 0.1
+    return SolverDefaults(method.surrogate, gamma, 1e-5, False, "sigmoid", 4000, rate)
 
 
 class APClassifier(LinearAPModel):
@@ -128,8 +130,8 @@ class APClassifier(LinearAPModel):
         anchor: str | None = "auto",
         max_iter: int | None = None,
         tol: float = 1e-4,
-        batch_size: int = 64,
-        positive_rate: float = 0.5,
+        batch_size: int = 128,
+        positive_rate: float = 0.25,
         learning_rate: float | None = None,
         beta0: float = 0.9,
         beta1: float = 0.1,

@@ -33,13 +33,14 @@ class Fold(NamedTuple):
 class APClassifierCV(LinearAPModel):
     r"""APClassifier with its anchor and its alpha chosen by cross-validated AP.
 
-    Three choices, one after the other, each by the mean AP over the same folds:
+    Three choices, one after the other, by AP over the same folds:
 
     1. the scale of the features (unit deviation or unit maximum) and C of the logistic
        regression that anchors, as LogisticRegressionCV would choose them;
     2. alpha, along a path from large (logistic regression) to small (average precision
-       alone), each fit starting from the one before;
-    3. whether to leave logistic regression at all: it stays a candidate to the end.
+       alone), each fit starting from the one before: the one whose gain over logistic
+       regression, fold by fold and less one standard error, is largest;
+    3. whether to leave logistic regression at all: not if that gain is not above 0.
 
     Then the path is run once more on all data, to the chosen alpha.
 
@@ -106,12 +107,18 @@ class APClassifierCV(LinearAPModel):
         self.C_ = float(self.Cs[int(np.argmax(logistic))])
         scale = scales[self.scale_]
         self.scores_ = self._over_folds(self._path_scores, folds, scale, self.C_)
-        mean = self.scores_.mean(axis=1)
-        best = int(np.argmax(mean))
-        stay = logistic.max() >= mean[best]
-        self.alpha_ = np.inf if stay else float(self.alphas[best])
-        self._refit(data, Design(data.X, scale), 0 if stay else best + 1)
+        best = self._best(self.logistic_scores_[self.scale_][int(np.argmax(logistic))])
+        self.alpha_ = np.inf if best is None else float(self.alphas[best])
+        self._refit(data, Design(data.X, scale), 0 if best is None else best + 1)
         return self
+
+    def _best(self, logistic: Floats) -> int | None:
+        """The alpha whose gain, less one standard error, is largest; None if none is gained."""
+        gains = self.scores_ - logistic
+        error = gains.std(axis=1, ddof=1) / np.sqrt(gains.shape[1])
+        sure = gains.mean(axis=1) - error
+        best = int(np.argmax(sure))
+        return best if sure[best] > 0 else None
 
     def _refit(self, data: TrainingSet, design: Design, fits: int) -> None:
         path = list(self._path(design, data, self.C_, self.alphas[:fits]))
