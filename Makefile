@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 READY := .venv/.ready
 
-.PHONY: help setup test lint format demo bench bench-quality clean
+.PHONY: help setup test lint format demo bench bench-linear bench-quality clean
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
@@ -37,6 +37,9 @@ demo: setup  ## train on real data, print the comparison, write demo-report/
 
 bench: setup  ## side-by-side ratios; exits with 1 if a bar is missed
 	@$(BIN)/python -m benchmarks
+
+bench-linear: setup  ## linear solvers beside PyTorch and LogisticRegression
+	@$(BIN)/python -m benchmarks.linear
 
 bench-quality: setup  ## test AP beside LogisticRegressionCV and boosted trees, on real data
 	@$(BIN)/python -m benchmarks.quality

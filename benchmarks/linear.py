@@ -125,7 +125,7 @@ def _beside_torch() -> Iterator[Line]:
                 U[rows], seen[rows] = u, True
                 pull = torch.stack([-1 / u[:, 1], u[:, 0] / u[:, 1] ** 2], 1) / BATCH
             adam.zero_grad(set_to_none=True)
-            (pull * g).sum().backward()
+            (pull * g).sum().backward()  # type: ignore[no-untyped-call]
             adam.param_groups[0]["lr"] = 0.01 / t**0.5
             adam.step()
 

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from apmax.errors import ParameterError
 from apmax.linear.base import LinearAPModel, TrainingSet
 from apmax.linear.design import SCALES, Design
-from apmax.linear.full_batch import LOGISTIC_TOL, ap_objective, logistic_objective, minimise
+from apmax.linear.full_batch import ap_objective, fit_logistic, minimise
 from apmax.linear.history import FitStatus, History, watch
 from apmax.linear.stochastic import StochasticRun
 from apmax.method.directions import check_beta
@@ -265,9 +265,7 @@ class APClassifier(LinearAPModel):
 
     def _anchor(self, design: Design, train: TrainingSet) -> Floats:
         """Logistic regression with C = 1 on the scaled features."""
-        penalty = 1 / (2 * LOGISTIC_C * train.total)
-        objective = logistic_objective(design, train.positive, train.weight, penalty)
-        return minimise(objective, np.zeros(design.parameters), max_iter=1000, tol=LOGISTIC_TOL).w
+        return fit_logistic(design, train.positive, train.weight, C=LOGISTIC_C, total=train.total).w
 
     def _warn(self, data: TrainingSet) -> None:
         if data.positive.sum() == 1:

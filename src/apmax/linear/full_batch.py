@@ -18,9 +18,6 @@ from apmax.problem.exact import surrogate_ap
 from apmax.problem.surrogates import Surrogate
 from apmax.validation import Floats, Mask
 
-LOGISTIC_TOL = 1e-4
-"""Largest entry of the gradient at which logistic regression stops, as in scikit-learn."""
-
 Objective = Callable[[Floats], tuple[float, Floats]]
 EachIteration = Callable[[Floats, float, Floats], None]
 """(w, value, gradient) after an iteration; may raise StopIteration to end the fit."""
@@ -33,6 +30,22 @@ class Minimum(NamedTuple):
     iterations: int
     converged: bool
     message: str
+
+
+def fit_logistic(
+    design: Design,
+    positive: Mask,
+    weight: Floats | None,
+    *,
+    C: float,
+    total: float,
+    start: Floats | None = None,
+) -> Minimum:
+    """Logistic regression with scikit-learn's C and stopping rule; `total` is Σ weights."""
+    objective = logistic_objective(design, positive, weight, 1 / (2 * C * total))
+    first = np.zeros(design.parameters) if start is None else start
+    rounding = 64 * float(np.finfo(np.float64).eps)
+    return minimise(objective, first, max_iter=1000, tol=1e-4, least_gain=rounding)
 
 
 def logistic_objective(
@@ -98,9 +111,12 @@ def minimise(
     *,
     max_iter: int,
     tol: float,
+    least_gain: float = 1e-9,
     each_iteration: EachIteration | None = None,
 ) -> Minimum:
-    """L-BFGS from `start`. A KeyboardInterrupt keeps what has been reached."""
+    """L-BFGS from `start`, until no entry of the gradient is above `tol` or an iteration gains
+    less than `least_gain` of the value. A KeyboardInterrupt keeps what has been reached.
+    """
     iterations: list[int] = []
     last: list[tuple[Floats, float, Floats]] = []
 
@@ -121,7 +137,7 @@ def minimise(
                 value, gradient = objective(w)
             each_iteration(w, value, gradient)
 
-    options = {"maxiter": max_iter, "gtol": tol, "ftol": 1e-5 * tol, "maxcor": 10}
+    options = {"maxiter": max_iter, "gtol": tol, "ftol": least_gain, "maxcor": 10}
     try:
         found = minimize(
             remember, start, jac=True, method="L-BFGS-B", callback=callback, options=options

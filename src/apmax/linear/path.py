@@ -14,7 +14,7 @@ from sklearn.model_selection import check_cv
 from apmax.errors import ParameterError
 from apmax.linear.base import LinearAPModel, TrainingSet
 from apmax.linear.design import SCALES, Design
-from apmax.linear.full_batch import LOGISTIC_TOL, ap_objective, logistic_objective, minimise
+from apmax.linear.full_batch import ap_objective, fit_logistic, minimise
 from apmax.linear.history import FitStatus, watch
 from apmax.problem.surrogates import resolve
 from apmax.validation import Floats, check_count, check_gamma, check_real
@@ -137,7 +137,7 @@ class APClassifierCV(LinearAPModel):
         self, design: Design, data: TrainingSet, C: float, alphas: Sequence[float]
     ) -> Iterable[Any]:
         """The logistic regression, then a fit for each alpha from where the last one ended."""
-        anchor = _logistic(design, data, C, np.zeros(design.parameters))
+        anchor = fit_logistic(design, data.positive, data.weight, C=C, total=data.total)
         yield anchor
         reached = anchor.w
         size = float(anchor.w[:-1] @ anchor.w[:-1]) or 1.0
@@ -197,18 +197,13 @@ class APClassifierCV(LinearAPModel):
             )
 
 
-def _logistic(design: Design, data: TrainingSet, C: float, start: Floats) -> Any:
-    penalty = 1 / (2 * C * data.total)
-    objective = logistic_objective(design, data.positive, data.weight, penalty)
-    return minimise(objective, start, max_iter=1000, tol=LOGISTIC_TOL)
-
-
 def _logistic_scores(fold: Fold, scale: Floats, Cs: Sequence[float]) -> Floats:
     """AP of logistic regression for every C, each fit starting from the last."""
     design, watched = Design(fold.train.X, scale), watch(fold.test, scale)
     w = np.zeros(design.parameters)
     scores = []
     for C in sorted(Cs):
-        w = _logistic(design, fold.train, C, w).w
+        train = fold.train
+        w = fit_logistic(design, train.positive, train.weight, C=C, total=train.total, start=w).w
         scores.append(watched.average_precision(w))
     return np.array(scores)[np.argsort(np.argsort(Cs))]
