@@ -7,7 +7,7 @@ import pytest
 
 from apmax.kernels.mesh import BASIS, STENCIL
 from apmax.kernels.sigmoid import SLOPE_TERMS, VALUE_TERMS, sigmoid_sums
-from apmax.problem.pair_sums import NODE_DISTANCE
+from apmax.problem.sigmoid_sums import NODE_DISTANCE
 
 DECAY = np.linspace(0, 1, 100_001)
 

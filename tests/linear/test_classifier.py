@@ -18,11 +18,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from apmax import APClassifier, APClassifierCV, average_precision, errors
-from apmax.linear import classifier
 from apmax.linear.base import TrainingSet
 from apmax.linear.design import SCALES, Design
 from apmax.linear.full_batch import ap_objective, logistic_objective, minimise, platt
 from apmax.linear.history import History
+from apmax.linear.solvers import batch_of
 from apmax.method.table import METHODS
 from apmax.problem.surrogates import resolve
 from apmax.validation import Floats
@@ -134,6 +134,7 @@ def test_history_tells_what_happened() -> None:
     rounds = APClassifier("adap-adam", max_iter=1200, random_state=0).fit(X, Y)
     assert rounds.history_["step"].tolist() == [500, 1000, 1200]
     assert rounds.n_iter_ == 1200
+    assert ((rounds.history_["surrogate_ap"] > 0) & (rounds.history_["surrogate_ap"] <= 1)).all()
 
 
 def test_early_stopping_keeps_the_best_point_on_held_out_data() -> None:
@@ -254,7 +255,7 @@ def test_bad_data(model: Any) -> None:
 def test_a_batch_larger_than_the_data_is_all_of_it() -> None:
     few = np.concatenate([np.flatnonzero(Y)[:3], np.flatnonzero(~Y)[:4]])
     data = TrainingSet(X[few], Y[few], None, 7.0)
-    assert classifier._batch_of(APClassifier(batch_size=1000), data) == (3, 4)
+    assert batch_of(APClassifier(batch_size=1000), data) == (3, 4)
 
 
 def test_cross_validation_finds_what_helps_and_can_stay_with_logistic_regression() -> None:

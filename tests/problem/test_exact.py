@@ -14,7 +14,8 @@ from tests.examples import CASE_NAMES, CASES, Case, awkward_cases, labelled_scor
 from apmax import kernels, surrogate_ap
 from apmax.problem import reference
 from apmax.problem.exact import _choose_sums
-from apmax.problem.pair_sums import DirectSums, Examples, HingeSums, SigmoidSums
+from apmax.problem.pair_sums import DirectSums, Examples, HingeSums
+from apmax.problem.sigmoid_sums import SigmoidSums
 from apmax.problem.surrogates import LOGISTIC, SQUARED_HINGE, Surrogate, resolve
 from apmax.validation import Floats, Mask
 

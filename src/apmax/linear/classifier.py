@@ -3,8 +3,7 @@ r"""APClassifier: a linear classifier trained for average precision."""
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,44 +14,14 @@ from sklearn.utils import check_random_state
 from apmax.errors import ParameterError
 from apmax.linear.base import LinearAPModel, TrainingSet
 from apmax.linear.design import SCALES, Design
-from apmax.linear.full_batch import ap_objective, fit_logistic, minimise
-from apmax.linear.history import FitStatus, History, watch
-from apmax.linear.stochastic import StochasticRun
-from apmax.method.directions import check_beta
-from apmax.method.schedules import SCHEDULES
-from apmax.method.table import METHODS
-from apmax.problem.surrogates import resolve
-from apmax.registry import Registry
-from apmax.validation import Floats, check_count, check_gamma, check_real
+from apmax.linear.full_batch import fit_logistic
+from apmax.linear.history import History, watch
+from apmax.linear.settings import FULL_BATCH, settings_of
+from apmax.linear.solvers import run_full_batch, run_stochastic
+from apmax.validation import Floats
 
 LOGISTIC_C = 1.0
 """C of the logistic regression that anchors a single fit."""
-ROUNDS_PER_CHUNK = 500
-FULL_BATCH = "lbfgs"
-
-
-class SolverDefaults(NamedTuple):
-    """What `None` means for each kind of solver; docs/linear.md shows the measurements."""
-
-    surrogate: str
-    gamma: float
-    alpha: float
-    anchored: bool
-    link: str
-    max_iter: int
-    learning_rate: float
-
-
-def defaults_of(solver: str) -> SolverDefaults:
-    """The defaults of a solver: full batch, plain or momentum steps, adaptive steps."""
-    if solver == FULL_BATCH:
-        return SolverDefaults("logistic", 2.0, 0.1, True, "identity", 200, 0.0)
-    method = METHODS[solver]
-    gamma = 0.1 if method.surrogate == "squared_hinge" else 10.0
-    rate = 1.0
-    if method.direction not in ("plain", "momentum"):
-        rate = 0.01 if method.schedule == "constant" else 0.1
-    return SolverDefaults(method.surrogate, gamma, 1e-5, False, "sigmoid", 4000, rate)
 
 
 class APClassifier(LinearAPModel):
@@ -173,7 +142,7 @@ class APClassifier(LinearAPModel):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> APClassifier:
         """Fit to X (dense or sparse) and two classes y; return self."""
-        settings = self._settings()
+        settings = settings_of(self)
         data = self._checked(X, y, sample_weight).seen()
         random = check_random_state(self.random_state)
         rng = np.random.default_rng(random.randint(2**32, size=4, dtype=np.uint64))
@@ -190,7 +159,7 @@ class APClassifier(LinearAPModel):
         start = anchor
         if self.warm_start and hasattr(self, "_last_w"):
             start = design.scaled(self._last_w)
-        run = _full_batch if settings.solver == FULL_BATCH else _stochastic
+        run = run_full_batch if settings.solver == FULL_BATCH else run_stochastic
         outcome = run(self, settings, design, train, anchor, start, history, rng)
         history.close()
         w = history.best if self.early_stopping and history.best is not None else outcome.w
@@ -201,48 +170,6 @@ class APClassifier(LinearAPModel):
         self.status_ = outcome.status
         self._warn(data)
         return self
-
-    def _settings(self) -> Settings:
-        """Every parameter checked, None and "auto" resolved; no state has changed yet."""
-        solver = FULL_BATCH if self.solver == "auto" else self.solver
-        known: Registry[Any] = Registry("solver", {FULL_BATCH: None, "auto": None, **METHODS})
-        known.choose(solver)
-        default = defaults_of(solver)
-
-        def given(value: Any, otherwise: Any) -> Any:
-            return otherwise if value is None else value
-
-        if self.anchor not in ("auto", "logistic", None):
-            Registry("anchor", {"auto": 0, "logistic": 0, "None": 0}).choose(str(self.anchor))
-        if self.schedule is not None:
-            SCHEDULES.choose(self.schedule)
-        why = "0 is no penalty, larger stays nearer to the anchor"
-        alpha = check_real(given(self.alpha, default.alpha), "alpha", at_least=0, why=why)
-        why = "it is the size of a step"
-        rate = given(self.learning_rate, default.learning_rate or 1.0)
-        check_real(rate, "learning_rate", above=0, why=why)
-        check_real(self.tol, "tol", above=0, why="it is where L-BFGS stops; try 1e-4")
-        check_real(self.delta, "delta", above=0, why="it keeps adaptive steps finite")
-        for name in ("beta0", "beta1", "beta2"):
-            check_beta(getattr(self, name), name)
-        why = "it is the share of positives in a batch; try 0.5"
-        check_real(self.positive_rate, "positive_rate", above=0, at_most=1, why=why)
-        why = "it is the share of the data that is held out; try 0.1"
-        check_real(self.validation_fraction, "validation_fraction", above=0, at_most=0.9, why=why)
-        check_count(self.n_iter_no_change, "n_iter_no_change", why="it is how long to wait")
-        check_count(self.batch_size, "batch_size", at_least=3, why="it holds both classes")
-        max_iter = given(self.max_iter, default.max_iter)
-        check_count(max_iter, "max_iter", why="it is the number of iterations or rounds")
-        return Settings(
-            solver=solver,
-            surrogate=given(self.surrogate, default.surrogate),
-            gamma=check_gamma(given(self.gamma, default.gamma)),
-            alpha=alpha,
-            anchored=default.anchored if self.anchor == "auto" else self.anchor == "logistic",
-            link=default.link,
-            max_iter=max_iter,
-            learning_rate=rate,
-        )
 
     def _split(
         self, data: TrainingSet, rng: np.random.Generator
@@ -273,130 +200,3 @@ class APClassifier(LinearAPModel):
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
         if not self.status_.converged:
             warnings.warn(f"{self.status_.message}", ConvergenceWarning, stacklevel=3)
-
-
-class Settings(NamedTuple):
-    """The parameters of one fit, all decided."""
-
-    solver: str
-    surrogate: str
-    gamma: float
-    alpha: float
-    anchored: bool
-    link: str
-    max_iter: int
-    learning_rate: float
-
-
-class Outcome(NamedTuple):
-    """What a solver returns."""
-
-    w: Floats
-    iterations: int
-    status: FitStatus
-
-
-def _penalty(settings: Settings, anchor: Floats) -> float:
-    """alpha, relative to the size of the anchor if there is one."""
-    size = float(anchor[:-1] @ anchor[:-1])
-    return settings.alpha / size if settings.anchored and size > 0 else settings.alpha
-
-
-def _full_batch(
-    model: APClassifier,
-    settings: Settings,
-    design: Design,
-    train: TrainingSet,
-    anchor: Floats,
-    start: Floats,
-    history: History,
-    rng: np.random.Generator,
-) -> Outcome:
-    penalty = _penalty(settings, anchor)
-    objective = ap_objective(
-        design,
-        train.positive,
-        train.weight,
-        surrogate=resolve(settings.surrogate),
-        gamma=settings.gamma,
-        link=settings.link,
-        penalty=penalty,
-        anchor=anchor,
-    )
-
-    def each_iteration(w: Floats, value: float, gradient: Floats) -> None:
-        away = w[:-1] - anchor[:-1]
-        surrogate = -value + penalty * float(away @ away)
-        step = len(history.rows) + 1
-        if history.record(step, w, surrogate, float(np.linalg.norm(gradient))):
-            raise StopIteration
-
-    found = minimise(
-        objective, start, max_iter=settings.max_iter, tol=model.tol, each_iteration=each_iteration
-    )
-    message = found.message
-    if not found.converged:
-        message += ": raise max_iter, tol or alpha"
-    return Outcome(found.w, found.iterations, FitStatus(found.converged, message))
-
-
-def _stochastic(
-    model: APClassifier,
-    settings: Settings,
-    design: Design,
-    train: TrainingSet,
-    anchor: Floats,
-    start: Floats,
-    history: History,
-    rng: np.random.Generator,
-) -> Outcome:
-    method = METHODS[settings.solver]
-    if model.schedule is not None:
-        method = replace(method, schedule=model.schedule)
-    positives, negatives = _batch_of(model, train)
-    run = StochasticRun(
-        method,
-        design,
-        train.positive,
-        start,
-        weight=train.weight,
-        surrogate=resolve(settings.surrogate),
-        gamma=settings.gamma,
-        penalty=_penalty(settings, anchor),
-        anchor=anchor,
-        fit_intercept=model.fit_intercept,
-        learning_rate=settings.learning_rate,
-        beta0=model.beta0,
-        beta1=model.beta1,
-        beta2=model.beta2,
-        delta=model.delta,
-        positives_per_batch=positives,
-        negatives_per_batch=negatives,
-        sampling=model.sampling,
-        rng=rng,
-    )
-    status = FitStatus(True, f"did all {settings.max_iter} rounds")
-    try:
-        while run.rounds < settings.max_iter:
-            before = run.w.copy()
-            run.advance(min(ROUNDS_PER_CHUNK, settings.max_iter - run.rounds))
-            if not np.isfinite(run.w).all():
-                message = (
-                    f"diverged before round {run.rounds}, kept the last finite weights: lower "
-                    f"learning_rate (now {settings.learning_rate:g})"
-                )
-                return Outcome(before, run.rounds, FitStatus(False, message))
-            if history.record(run.rounds, run.w, np.nan, float(run.gradient_norm)):
-                status = FitStatus(True, "stopped early: validation AP did not rise any more")
-                break
-    except KeyboardInterrupt:
-        status = FitStatus(False, "interrupted: kept the last rounds")
-    return Outcome(run.w, run.rounds, status)
-
-
-def _batch_of(model: APClassifier, train: TrainingSet) -> tuple[int, int]:
-    """Positives and negatives per batch, no more than there are of each."""
-    available = int(train.positive.sum()), int((~train.positive).sum())
-    wanted = max(2, round(model.batch_size * model.positive_rate))
-    positives = min(wanted, available[0])
-    return positives, min(max(1, model.batch_size - wanted), available[1])

@@ -22,8 +22,8 @@ from apmax.problem.pair_sums import (
     Examples,
     HingeSums,
     PairSums,
-    SigmoidSums,
 )
+from apmax.problem.sigmoid_sums import SigmoidSums
 from apmax.problem.surrogates import (
     LOGISTIC,
     SQUARED_HINGE,

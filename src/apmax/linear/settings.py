@@ -1,0 +1,96 @@
+"""The parameters of APClassifier: what None means for each solver, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from apmax.method.directions import check_beta
+from apmax.method.sampling import SAMPLING
+from apmax.method.schedules import SCHEDULES
+from apmax.method.table import METHODS
+from apmax.problem.surrogates import resolve
+from apmax.registry import Registry
+from apmax.validation import check_count, check_gamma, check_real
+
+FULL_BATCH = "lbfgs"
+
+
+DEFAULT_GAMMA = {
+    ("identity", "logistic"): 2.0,
+    ("identity", "squared_hinge"): 1.0,
+    ("sigmoid", "logistic"): 10.0,
+    ("sigmoid", "squared_hinge"): 0.1,
+}
+"""By the score, log-odds or probability, and the surrogate; docs/linear.md has the measurements."""
+
+
+class Settings(NamedTuple):
+    """The parameters of one fit, all decided."""
+
+    solver: str
+    surrogate: str
+    gamma: float
+    alpha: float
+    anchored: bool
+    link: str
+    max_iter: int
+    learning_rate: float
+
+
+def defaults_of(solver: str, surrogate: str | None) -> Settings:
+    """What None means for a solver: full batch, plain or momentum steps, adaptive steps."""
+    if solver == FULL_BATCH:
+        link, alpha, max_iter, rate = "identity", 0.1, 200, 1.0
+        surrogate = surrogate or "logistic"
+    else:
+        method = METHODS[solver]
+        link, alpha, max_iter, rate = "sigmoid", 1e-5, 4000, 1.0
+        if method.direction not in ("plain", "momentum"):
+            rate = 0.01 if method.schedule == "constant" else 0.1
+        surrogate = surrogate or method.surrogate
+    gamma = DEFAULT_GAMMA.get((link, surrogate), 1.0)
+    anchored = solver == FULL_BATCH
+    return Settings(solver, surrogate, gamma, alpha, anchored, link, max_iter, rate)
+
+
+def settings_of(model: Any) -> Settings:
+    """Every parameter checked, None and "auto" resolved; no state has changed yet."""
+    solver = FULL_BATCH if model.solver == "auto" else model.solver
+    known: Registry[Any] = Registry("solver", {FULL_BATCH: None, "auto": None, **METHODS})
+    known.choose(solver)
+    if model.surrogate is not None:
+        resolve(model.surrogate)
+    default = defaults_of(solver, model.surrogate)
+
+    def given(value: Any, otherwise: Any) -> Any:
+        return otherwise if value is None else value
+
+    if model.anchor not in ("auto", "logistic", None):
+        Registry("anchor", {"auto": 0, "logistic": 0, "None": 0}).choose(str(model.anchor))
+    if model.schedule is not None:
+        SCHEDULES.choose(model.schedule)
+    why = "0 is no penalty, larger stays nearer to the anchor"
+    alpha = check_real(given(model.alpha, default.alpha), "alpha", at_least=0, why=why)
+    why = "it is the size of a step"
+    rate = given(model.learning_rate, default.learning_rate)
+    check_real(rate, "learning_rate", above=0, why=why)
+    check_real(model.tol, "tol", above=0, why="it is where L-BFGS stops; try 1e-4")
+    check_real(model.delta, "delta", above=0, why="it keeps adaptive steps finite")
+    for name in ("beta0", "beta1", "beta2"):
+        check_beta(getattr(model, name), name)
+    why = "it is the share of positives in a batch; try 0.25"
+    check_real(model.positive_rate, "positive_rate", above=0, at_most=1, why=why)
+    why = "it is the share of the data that is held out; try 0.1"
+    check_real(model.validation_fraction, "validation_fraction", above=0, at_most=0.9, why=why)
+    check_count(model.n_iter_no_change, "n_iter_no_change", why="it is how long to wait")
+    check_count(model.batch_size, "batch_size", at_least=3, why="it holds both classes")
+    max_iter = given(model.max_iter, default.max_iter)
+    check_count(max_iter, "max_iter", why="it is the number of iterations or rounds")
+    SAMPLING.choose(model.sampling)
+    return default._replace(
+        gamma=check_gamma(given(model.gamma, default.gamma)),
+        alpha=alpha,
+        anchored=default.anchored if model.anchor == "auto" else model.anchor == "logistic",
+        max_iter=max_iter,
+        learning_rate=rate,
+    )

@@ -1,0 +1,146 @@
+"""How APClassifier is fitted: L-BFGS on the exact objective, or rounds of a method."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from apmax.linear.base import TrainingSet
+from apmax.linear.design import Design
+from apmax.linear.full_batch import ap_objective, minimise
+from apmax.linear.history import FitStatus, History
+from apmax.linear.settings import Settings
+from apmax.linear.stochastic import StochasticRun
+from apmax.method.table import METHODS
+from apmax.problem.exact import surrogate_ap
+from apmax.problem.surrogates import resolve
+from apmax.validation import Floats
+
+ROUNDS_PER_CHUNK = 500
+"""Rounds between two records of the history."""
+
+
+class Outcome(NamedTuple):
+    """What a solver returns."""
+
+    w: Floats
+    iterations: int
+    status: FitStatus
+
+
+def _penalty(settings: Settings, anchor: Floats) -> float:
+    """alpha, relative to the size of the anchor if there is one."""
+    size = float(anchor[:-1] @ anchor[:-1])
+    return settings.alpha / size if settings.anchored and size > 0 else settings.alpha
+
+
+def run_full_batch(
+    model: Any,
+    settings: Settings,
+    design: Design,
+    train: TrainingSet,
+    anchor: Floats,
+    start: Floats,
+    history: History,
+    rng: np.random.Generator,
+) -> Outcome:
+    """L-BFGS on the exact objective."""
+    penalty = _penalty(settings, anchor)
+    objective = ap_objective(
+        design,
+        train.positive,
+        train.weight,
+        surrogate=resolve(settings.surrogate),
+        gamma=settings.gamma,
+        link=settings.link,
+        penalty=penalty,
+        anchor=anchor,
+    )
+
+    def each_iteration(w: Floats, value: float, gradient: Floats) -> None:
+        away = w[:-1] - anchor[:-1]
+        surrogate = -value + penalty * float(away @ away)
+        step = len(history.rows) + 1
+        if history.record(step, w, surrogate, float(np.linalg.norm(gradient))):
+            raise StopIteration
+
+    found = minimise(
+        objective, start, max_iter=settings.max_iter, tol=model.tol, each_iteration=each_iteration
+    )
+    message = found.message
+    if not found.converged:
+        message += ": raise max_iter, tol or alpha"
+    return Outcome(found.w, found.iterations, FitStatus(found.converged, message))
+
+
+def run_stochastic(
+    model: Any,
+    settings: Settings,
+    design: Design,
+    train: TrainingSet,
+    anchor: Floats,
+    start: Floats,
+    history: History,
+    rng: np.random.Generator,
+) -> Outcome:
+    """Rounds of a method in chunks, with a record after each."""
+    method = METHODS[settings.solver]
+    if model.schedule is not None:
+        method = replace(method, schedule=model.schedule)
+    positives, negatives = batch_of(model, train)
+    run = StochasticRun(
+        method,
+        design,
+        train.positive,
+        start,
+        weight=train.weight,
+        surrogate=resolve(settings.surrogate),
+        gamma=settings.gamma,
+        penalty=_penalty(settings, anchor),
+        anchor=anchor,
+        fit_intercept=model.fit_intercept,
+        learning_rate=settings.learning_rate,
+        beta0=model.beta0,
+        beta1=model.beta1,
+        beta2=model.beta2,
+        delta=model.delta,
+        positives_per_batch=positives,
+        negatives_per_batch=negatives,
+        sampling=model.sampling,
+        rng=rng,
+    )
+    status = FitStatus(True, f"did all {settings.max_iter} rounds")
+    try:
+        while run.rounds < settings.max_iter:
+            before = run.w.copy()
+            run.advance(min(ROUNDS_PER_CHUNK, settings.max_iter - run.rounds))
+            if not np.isfinite(run.w).all():
+                message = (
+                    f"diverged before round {run.rounds}, kept the last finite weights: lower "
+                    f"learning_rate (now {settings.learning_rate:g})"
+                )
+                return Outcome(before, run.rounds, FitStatus(False, message))
+            surrogate = surrogate_ap(
+                expit(design.margins(run.w)),
+                train.positive,
+                surrogate=settings.surrogate,
+                gamma=settings.gamma,
+                sample_weight=train.weight,
+            ).value
+            if history.record(run.rounds, run.w, surrogate, float(run.gradient_norm)):
+                status = FitStatus(True, "stopped early: validation AP did not rise any more")
+                break
+    except KeyboardInterrupt:
+        status = FitStatus(False, "interrupted: kept the last rounds")
+    return Outcome(run.w, run.rounds, status)
+
+
+def batch_of(model: Any, train: TrainingSet) -> tuple[int, int]:
+    """Positives and negatives per batch, no more than there are of each."""
+    available = int(train.positive.sum()), int((~train.positive).sum())
+    wanted = max(2, round(model.batch_size * model.positive_rate))
+    positives = min(wanted, available[0])
+    return positives, min(max(1, model.batch_size - wanted), available[1])
