@@ -153,21 +153,16 @@ def _time_to_quality() -> Iterator[Line]:
     logistic = LogisticRegression(C=10, max_iter=2000)
     (spent,) = medians(3, partial(logistic.fit, split.X, split.y))
     target = average_precision(split.y_test, logistic.decision_function(split.X_test))
-    best = np.inf
-    for seed in range(3):
-        seconds = 0.0
-        for rounds in (500, 1000, 2000, 4000, 8000):
-            start = time.perf_counter()
-            model = APClassifier("adap-adagrad", max_iter=rounds, random_state=seed)
-            model.fit(split.X, split.y)
-            seconds = time.perf_counter() - start
-            reached = average_precision(split.y_test, model.decision_function(split.X_test))
-            if reached >= target:
-                best = min(best, seconds)
-                break
-        else:
-            print(f"(seed {seed}: {reached:.4f} after {rounds} rounds, {target:.4f} wanted)")
-    yield Line("adap-adagrad to LogisticRegression's test AP / its fit, w8a", best / spent, 0.5)
+    seconds = []
+    for seed in range(5):
+        start = time.perf_counter()
+        model = APClassifier("adap-adagrad", random_state=seed).fit(split.X, split.y)
+        elapsed = time.perf_counter() - start
+        reached = average_precision(split.y_test, model.decision_function(split.X_test))
+        print(f"(seed {seed}: test AP {reached:.4f} in {elapsed:.2f} s, wanted {target:.4f})")
+        seconds.append(elapsed if reached >= target else np.inf)
+    ratio = float(np.median(seconds)) / spent
+    yield Line("adap-adagrad to LogisticRegression's test AP / its fit, w8a", ratio, 0.5)
 
 
 _FIRST_FIT = """
@@ -186,7 +181,7 @@ def _first_fit() -> float:
         start = time.perf_counter()
         subprocess.run(command, check=True)
         seconds.append(time.perf_counter() - start)
-    return min(seconds)
+    return float(np.median(seconds))
 
 
 if __name__ == "__main__":

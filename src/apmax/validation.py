@@ -153,6 +153,8 @@ def check_gamma(gamma: float) -> float:
         gamma,
         "gamma",
         above=0,
+        at_least=1e-150,
+        at_most=1e150,
         why="it is the margin of the squared hinge or the slope of the logistic surrogate; "
         "start with 0.1 for squared_hinge and 20 for logistic on scores in [0, 1]",
     )
@@ -212,7 +214,7 @@ def _check_no_label_is_missing(raw: NDArray[Any], name: str) -> None:
     if raw.dtype.kind == "f":
         missing = np.isnan(raw)
     elif raw.dtype.kind == "O":  # None, NaN, and what is neither equal to itself nor not
-        missing = np.array([one is None or (one == one) is not True for one in raw])  # noqa: PLR0124
+        missing = np.array([_is_missing(one) for one in raw])
     else:
         return
     if missing.any():
@@ -220,6 +222,14 @@ def _check_no_label_is_missing(raw: NDArray[Any], name: str) -> None:
             f"`{name}` holds no label (NaN or None) at position {int(np.argmax(missing))}, and at "
             f"{int(missing.sum())} in all: every example needs one; drop the rows without"
         )
+
+
+def _is_missing(label: Any) -> bool:
+    """None, NaN, NaT, and whatever else is not equal to itself."""
+    try:
+        return label is None or not bool(label == label)  # noqa: PLR0124
+    except (TypeError, ValueError):  # pandas.NA, which will not say
+        return True
 
 
 def _shown(raw: NDArray[Any]) -> list[str]:

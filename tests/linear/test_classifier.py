@@ -12,14 +12,19 @@ from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    StratifiedShuffleSplit,
+    TunedThresholdClassifierCV,
+    cross_val_score,
+)
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from apmax import APClassifier, APClassifierCV, average_precision, errors
 from apmax.linear.base import TrainingSet
-from apmax.linear.design import SCALES, Design
+from apmax.linear.design import SCALES, Design, make_design
 from apmax.linear.full_batch import ap_objective, logistic_objective, minimise, platt
 from apmax.linear.history import History
 from apmax.linear.solvers import batch_of
@@ -57,7 +62,7 @@ def test_a_large_alpha_is_logistic_regression() -> None:
     logistic = make_pipeline(StandardScaler(), LogisticRegression(tol=1e-8)).fit(X, Y)
     model = APClassifier(alpha=1e9).fit(X, Y)
     ours, theirs = model.decision_function(X), logistic.decision_function(X)
-    assert np.corrcoef(ours, theirs)[0, 1] > 0.999999
+    assert np.corrcoef(ours, theirs)[0, 1] > 0.99999
 
 
 def test_probabilities_are_calibrated_and_the_ranking_is_the_objectives() -> None:
@@ -132,7 +137,7 @@ def test_history_tells_what_happened() -> None:
     assert np.isfinite(model.history_["validation_ap"]).all()
     assert str(model.status_)
     rounds = APClassifier("adap-adam", max_iter=1200, random_state=0).fit(X, Y)
-    assert rounds.history_["step"].tolist() == [500, 1000, 1200]
+    assert rounds.history_["step"].tolist() == [0, 500, 1000, 1200]
     assert rounds.n_iter_ == 1200
     assert ((rounds.history_["surrogate_ap"] > 0) & (rounds.history_["surrogate_ap"] <= 1)).all()
 
@@ -153,7 +158,8 @@ def test_one_seed_gives_the_same_bits_twice(solver: str) -> None:
 
 def test_no_global_random_state_is_touched() -> None:
     before = pickle.dumps(np.random.get_state())  # noqa: NPY002
-    APClassifier("adap-adam", random_state=0, max_iter=100, early_stopping=True).fit(X, Y)
+    for seed in (None, 0):
+        APClassifier("adap-adam", random_state=seed, max_iter=100, early_stopping=True).fit(X, Y)
     assert pickle.dumps(np.random.get_state()) == before  # noqa: NPY002
 
 
@@ -263,7 +269,12 @@ def test_cross_validation_finds_what_helps_and_can_stay_with_logistic_regression
     assert model.scores_.shape == (len(model.alphas), 3)
     assert set(model.logistic_scores_) == {"deviation", "maximum"}
     staying = APClassifierCV(alphas=(1e9,), Cs=(1.0,), cv=3).fit(X, Y)
-    assert staying.alpha_ in (np.inf, 1e9)
+    assert staying.scores_.shape == (1, 3)
+    separable = np.column_stack([X, np.where(Y, 1.0, -1.0)])
+    assert APClassifierCV(cv=3).fit(separable, Y).alpha_ == np.inf
+    assert APClassifierCV(cv=3, Cs=2).fit(X, Y).logistic_scores_["deviation"].shape == (2, 3)
+    one_split = APClassifierCV(cv=StratifiedShuffleSplit(1, random_state=0)).fit(X, Y)
+    assert one_split.scores_.shape[1] == 1
     parallel = APClassifierCV(cv=3, n_jobs=2).fit(X, Y)
     np.testing.assert_allclose(parallel.coef_, model.coef_)
 
@@ -272,7 +283,7 @@ def test_cross_validation_finds_what_helps_and_can_stay_with_logistic_regression
 
 
 def objectives() -> list[Any]:
-    design = Design(X, SCALES["deviation"](X, None))
+    design = make_design(X, "deviation", None)
     weight = RNG.uniform(0.5, 2, N)
     anchor = RNG.normal(size=D + 1)
     made = [logistic_objective(design, Y, weight, 0.1)]
@@ -329,6 +340,78 @@ def test_scales() -> None:
 
 
 def test_scaling_and_back_is_the_identity() -> None:
-    design = Design(X, SCALES["deviation"](X, None))
+    design = make_design(X, "deviation", None)
     w: Floats = RNG.normal(size=D + 1)
     np.testing.assert_allclose(design.scaled(design.unscaled(w)), w)
+    z = np.column_stack([X, np.ones(N)]) @ design.unscaled(w)
+    np.testing.assert_allclose(design.margins(w), z, atol=1e-6)
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "adap-adagrad", "moap-v2", "soap-sgd"])
+@pytest.mark.parametrize("shift", [5.0, 30.0, 1e4])
+def test_features_far_from_zero_cost_nothing(solver: str, shift: float) -> None:
+    near = APClassifier(solver, random_state=0).fit(X, Y)
+    far = APClassifier(solver, random_state=0).fit(X + shift, Y)
+    assert ap(far, X + shift) == pytest.approx(ap(near), abs=1e-3)
+
+
+def test_early_stopping_holds_out_some_of_the_rarest_class() -> None:
+    y = np.isin(np.arange(N), [3, 500, 900])
+    model = APClassifier(early_stopping=True, random_state=0).fit(X, y)
+    assert np.isfinite(model.history_["validation_ap"]).all()
+
+
+def test_early_stopping_keeps_the_best_row_of_the_history() -> None:
+    model = APClassifier("soap-sgd", early_stopping=True, random_state=1).fit(X, Y)
+    seen = model.history_["validation_ap"]
+    kept = Design(X).margins(np.append(model.coef_[0], model.intercept_[0]))
+    assert model.history_["step"][int(np.argmax(seen))] <= model.n_iter_
+    assert average_precision(Y, kept) == pytest.approx(ap(model))
+
+
+@pytest.mark.parametrize("model", [APClassifier(), SMALL])
+def test_ctrl_c_on_the_way_to_the_last_fit_stops_it(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Design, "pull_back", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        clone(model).fit(X, Y)
+
+
+def test_a_copied_surrogate_is_the_same_surrogate() -> None:
+    options = {"surrogate": resolve("squared_hinge"), "random_state": 0, "max_iter": 100}
+    given = APClassifier("adap-adam", **options)
+    by_name = APClassifier("adap-adam", **(options | {"surrogate": "squared_hinge"}))
+    fits = [model.fit(X, Y).coef_ for model in (clone(given), given, by_name)]
+    np.testing.assert_array_equal(fits[0], fits[1])
+    np.testing.assert_array_equal(fits[0], fits[2])
+
+
+@pytest.mark.parametrize("rate", [1e3, 1e200])
+def test_a_learning_rate_that_ruins_the_ranking_is_told(rate: float) -> None:
+    with pytest.warns(ConvergenceWarning, match="lower learning_rate"):
+        APClassifier("soap-sgd", learning_rate=rate, random_state=0, alpha=1.0).fit(X, Y)
+
+
+def test_weights_of_zero_are_rows_that_are_not_there() -> None:
+    weight = np.ones(N)
+    weight[np.flatnonzero(Y)[::2]] = 0
+    here = weight > 0
+    for model in (APClassifier(), SMALL):
+        zero = clone(model).fit(X, Y, sample_weight=weight)
+        gone = clone(model).fit(X[here], Y[here])
+        np.testing.assert_allclose(zero.coef_, gone.coef_, rtol=1e-6)
+
+
+def test_warm_start_with_other_features_is_refused() -> None:
+    model = APClassifier(warm_start=True).fit(X, Y)
+    with pytest.raises(errors.ParameterError, match="6 features and X has 3"):
+        model.fit(X[:, :3], Y)
+
+
+def test_float32_features_give_nearly_the_same_model() -> None:
+    wide, narrow = APClassifier().fit(X, Y), APClassifier().fit(X.astype(np.float32), Y)
+    assert ap(narrow) == pytest.approx(ap(wide), abs=2e-3)

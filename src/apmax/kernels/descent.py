@@ -32,6 +32,7 @@ class Features(NamedTuple):
     indices: NDArray[Any]
     indptr: NDArray[Any]
     scale: Floats
+    centre: Floats  # subtracted before the scale; zeros if X is sparse
 
 
 class Rules(NamedTuple):
@@ -116,9 +117,12 @@ def _add_row(features, row, factor, total):
 
 @kernel
 def _score(features, examples, chosen, w, scores):
-    """σ(x·w + b) of the chosen examples."""
+    """σ((x − centre)·scale·w + b) of the chosen examples."""
+    offset = w[-1]
+    for k in range(features.centre.size):
+        offset -= features.centre[k] * features.scale[k] * w[k]
     for k in range(chosen.size):
-        z = _dot(features, examples[chosen[k]], w) + w[-1]
+        z = _dot(features, examples[chosen[k]], w) + offset
         tail = np.exp(-abs(z))
         scores[k] = (1.0 if z >= 0 else tail) / (1.0 + tail)
 
@@ -300,11 +304,15 @@ def run_rounds(features, positives, negatives, weights, draws, steps, rules, mem
 @kernel
 def _pull_back(features, examples, chosen, scores, coefficients, gradient):
     """Add Σ c · ∂σ(x·w + b)/∂(w, b) of the chosen examples."""
+    total = 0.0
     for k in range(chosen.size):
         factor = coefficients[k] * scores[k] * (1.0 - scores[k])
         if factor != 0.0:
             _add_row(features, examples[chosen[k]], factor, gradient)
-            gradient[-1] += factor
+            total += factor
+    for k in range(features.centre.size):
+        gradient[k] -= total * features.centre[k] * features.scale[k]
+    gradient[-1] += total
 
 
 @kernel

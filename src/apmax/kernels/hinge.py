@@ -25,11 +25,17 @@ def correct_top_rows(begin, end, scores, rows, gamma, rows_below):
     """
     for j in range(begin, end):
         below = np.int64(rows_below[j])
-        while below < rows.size and scores[j] - rows[below] + gamma > 0.0:
-            below += 1
-        while below > 0 and scores[j] - rows[below - 1] + gamma <= 0.0:
-            below -= 1
-        rows_below[j] = below
+        too_few = below < rows.size and scores[j] - rows[below] + gamma > 0.0
+        too_many = below > 0 and scores[j] - rows[below - 1] + gamma <= 0.0
+        if too_few or too_many:  # search again: many rows may be tied
+            low, high = 0, rows.size
+            while low < high:
+                middle = (low + high) >> 1
+                if scores[j] - rows[middle] + gamma > 0.0:
+                    low = middle + 1
+                else:
+                    high = middle
+            rows_below[j] = low
 
 
 @kernel
@@ -91,5 +97,8 @@ def pull_on_examples(begin, end, scores, weight, skip, rows_below, table, gamma,
             out[j] = 0.0
             continue
         w = weight[j] if weight.size else 1.0
+        if w == 0.0:
+            out[j] = 0.0
+            continue
         x = max(scores[j] - table[top, 0] + gamma, 0.0)
         out[j] = w * (table[top, 2] + table[top, 1] * x)

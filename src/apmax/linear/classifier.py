@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 
 from apmax.errors import ParameterError
 from apmax.linear.base import LinearAPModel, TrainingSet
-from apmax.linear.design import SCALES, Design
+from apmax.linear.design import Design, make_design
 from apmax.linear.full_batch import fit_logistic
 from apmax.linear.history import History, watch
 from apmax.linear.settings import FULL_BATCH, settings_of
@@ -36,10 +35,10 @@ class APClassifier(LinearAPModel):
     of :data:`apmax.method.table.METHODS`, on scores σ(w·x + b) with the penalty
     :math:`\alpha\|w\|^2`, as in the paper.
 
-    Features are scaled inside (to unit deviation, or to unit maximum if X is sparse) and the
-    scale is folded into `coef_`. At the end a one-dimensional logistic fit (Platt) is folded
-    in too, so that `decision_function` is a log-odds and `predict_proba` a probability; the
-    ranking is untouched.
+    Features are scaled inside (centred and to unit deviation, or to unit maximum if X is
+    sparse), without a copy of X, and the scale is folded into `coef_` and `intercept_`. At the
+    end a one-dimensional logistic fit (Platt) is folded in too, so that `decision_function` is
+    a log-odds and `predict_proba` a probability; the ranking is untouched.
 
     Parameters
     ----------
@@ -52,7 +51,8 @@ class APClassifier(LinearAPModel):
         to 0; "auto" is "logistic" for "lbfgs" and None for the others.
     max_iter : iterations of L-BFGS, or rounds; None takes the solver's default.
     tol : L-BFGS stops when no entry of the gradient is larger.
-    batch_size : examples per round of a stochastic solver.
+    batch_size : examples per round. This and the parameters down to `fit_intercept` are read
+        by the stochastic solvers only, and `tol` by "lbfgs" only.
     positive_rate : share of positives in a batch.
     learning_rate : η, its first value where the schedule decreases it; None: the solver's.
     beta0, beta1, beta2 : weights of the NEW value in U, the momentum and the second moment.
@@ -84,7 +84,7 @@ class APClassifier(LinearAPModel):
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> model = APClassifier().fit(X[::2], y[::2])
     >>> round(average_precision(y[1::2], model.decision_function(X[1::2])), 3)
-    0.992
+    0.991
     """
 
     _last_w: Floats
@@ -144,26 +144,24 @@ class APClassifier(LinearAPModel):
         """Fit to X (dense or sparse) and two classes y; return self."""
         settings = settings_of(self)
         data = self._checked(X, y, sample_weight).seen()
-        random = check_random_state(self.random_state)
-        rng = np.random.default_rng(random.randint(2**32, size=4, dtype=np.uint64))
-        scale = SCALES["maximum" if sp.issparse(data.X) else "deviation"](data.X, data.weight)
+        rng = _generator(self.random_state)
+        how = "maximum" if sp.issparse(data.X) else "deviation"
+        whole = make_design(data.X, how, data.weight)
         train, held_out = self._split(data, rng)
-        design = Design(train.X, scale)
+        design = whole.of(train.X)
         history = History(
-            train=watch(train, scale),
-            validation=held_out and watch(held_out, scale),
+            train=watch(train, whole),
+            validation=held_out and watch(held_out, whole),
             patience=self.n_iter_no_change if self.early_stopping else None,
             verbose=self.verbose,
         )
         anchor = self._anchor(design, train) if settings.anchored else np.zeros(design.parameters)
-        start = anchor
-        if self.warm_start and hasattr(self, "_last_w"):
-            start = design.scaled(self._last_w)
+        start = self._start(design, anchor)
         run = run_full_batch if settings.solver == FULL_BATCH else run_stochastic
         outcome = run(self, settings, design, train, anchor, start, history, rng)
         history.close()
         w = history.best if self.early_stopping and history.best is not None else outcome.w
-        self._set_coefficients(Design(data.X, scale), w, data)
+        self._set_coefficients(whole, w, data)
         self._last_w = design.unscaled(w)  # without Platt's scale, for a warm start
         self.n_iter_ = max(1, outcome.iterations)
         self.history_ = history.columns()
@@ -176,19 +174,31 @@ class APClassifier(LinearAPModel):
     ) -> tuple[TrainingSet, TrainingSet | None]:
         if not self.early_stopping:
             return data, None
-        rows = np.arange(data.positive.size)
-        if min(data.positive.sum(), (~data.positive).sum()) < 2:
+        parts: list[list[Any]] = [[], []]
+        for rows in (np.flatnonzero(data.positive), np.flatnonzero(~data.positive)):
+            if rows.size < 2:
+                raise ParameterError(
+                    "`early_stopping` = True needs two examples of each class, one to hold out: "
+                    "use early_stopping=False"
+                )
+            share = round(self.validation_fraction * rows.size)
+            count = min(max(1, share), rows.size - 1)  # one of each class on both sides
+            held_out, train = np.split(rng.permutation(rows), [count])
+            parts[0].append(train)
+            parts[1].append(held_out)
+        train, held_out = (np.sort(np.concatenate(part)) for part in parts)
+        return data.rows(train), data.rows(held_out)
+
+    def _start(self, design: Design, anchor: Floats) -> Floats:
+        """The last fit's weights if there are any to go on from, or else the anchor."""
+        if not (self.warm_start and hasattr(self, "_last_w")):
+            return anchor
+        if self._last_w.size != design.parameters:
             raise ParameterError(
-                "`early_stopping` = True needs two examples of each class, one to hold out: "
-                "use early_stopping=False"
+                f"`warm_start` = True: the last fit had {self._last_w.size - 1} features and X has "
+                f"{design.parameters - 1}; use warm_start=False for other features"
             )
-        train, held_out = train_test_split(
-            rows,
-            test_size=max(2, round(self.validation_fraction * rows.size)),
-            stratify=data.positive,
-            random_state=int(rng.integers(2**31)),
-        )
-        return data.rows(np.sort(train)), data.rows(np.sort(held_out))
+        return design.scaled(self._last_w)
 
     def _anchor(self, design: Design, train: TrainingSet) -> Floats:
         """Logistic regression with C = 1 on the scaled features."""
@@ -200,3 +210,11 @@ class APClassifier(LinearAPModel):
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
         if not self.status_.converged:
             warnings.warn(f"{self.status_.message}", ConvergenceWarning, stacklevel=3)
+
+
+def _generator(random_state: Any) -> np.random.Generator:
+    """A generator of our own; None is fresh entropy and leaves NumPy's global state alone."""
+    if random_state is None or isinstance(random_state, np.random.Generator):
+        return np.random.default_rng(random_state)
+    random = check_random_state(random_state)
+    return np.random.default_rng(random.randint(2**32, size=4, dtype=np.uint64))

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from apmax.registry import Registry
 from apmax.validation import Floats
@@ -21,11 +20,16 @@ BLOCK = 8192
 
 
 class Design:
-    """X with n rows and d features; parameters are d weights and, last, the intercept."""
+    """X with n rows and d features; parameters are d weights and, last, the intercept.
 
-    def __init__(self, X: Any, scale: Floats | None = None) -> None:
+    Features are read as (x − centre)·scale. Sparse features have no centre: their zeros stay
+    zeros. Dense ones are centred, or one far from 0 would drown the intercept in its weight.
+    """
+
+    def __init__(self, X: Any, scale: Floats | None = None, centre: Floats | None = None) -> None:
         self.X = X if sp.issparse(X) else np.ascontiguousarray(X)
         self.scale = np.ones(X.shape[1]) if scale is None else scale
+        self.centre = np.zeros(X.shape[1]) if centre is None else centre
 
     @property
     def parameters(self) -> int:
@@ -33,32 +37,48 @@ class Design:
         return int(self.X.shape[1]) + 1
 
     def margins(self, w: Floats) -> Floats:
-        """z = (X·scale) w + b."""
-        return np.asarray(self.X @ (self.scale * w[:-1]) + w[-1], dtype=np.float64)
+        """z = (X − centre)·scale·w + b."""
+        inner = self.scale * w[:-1]
+        return np.asarray(self.X @ inner + (w[-1] - self.centre @ inner), dtype=np.float64)
 
     def pull_back(self, slopes: Floats) -> Floats:
         """∂/∂(w, b) of a function of the margins, from its slopes ∂/∂z."""
-        return np.append(np.asarray(self.X.T @ slopes) * self.scale, slopes.sum())
+        total = slopes.sum()
+        return np.append((np.asarray(self.X.T @ slopes) - self.centre * total) * self.scale, total)
 
     def unscaled(self, w: Floats) -> Floats:
         """The same function of the features as they were given."""
-        return np.append(w[:-1] * self.scale, w[-1])
+        weights = w[:-1] * self.scale
+        return np.append(weights, w[-1] - self.centre @ weights)
 
     def scaled(self, w: Floats) -> Floats:
         """The inverse of :meth:`unscaled`; weights of constant features are 0."""
         weights = np.divide(w[:-1], self.scale, out=np.zeros(w.size - 1), where=self.scale > 0)
-        return np.append(weights, w[-1])
+        return np.append(weights, w[-1] + self.centre @ w[:-1])
 
-    def rows(self, which: NDArray[Any]) -> Design:
-        """The design of some of the rows, on the same scale."""
-        return Design(self.X[which], self.scale)
+    def of(self, X: Any) -> Design:
+        """Other rows, read in the same way."""
+        return Design(X, self.scale, self.centre)
+
+
+def make_design(X: Any, how: str, weight: Floats | None) -> Design:
+    """X scaled to unit deviation or unit maximum, and centred if it is dense."""
+    scale = SCALES.choose(how)(X, weight)
+    return Design(X, scale, None if sp.issparse(X) else mean_of(X, weight))
+
+
+def mean_of(X: Any, weight: Floats | None) -> Floats:
+    """The weighted mean of each feature."""
+    n = X.shape[0]
+    share = np.full(n, 1 / n) if weight is None else weight / weight.sum()
+    return np.asarray(X.T @ share, dtype=np.float64)
 
 
 def unit_deviation(X: Any, weight: Floats | None = None) -> Floats:
     """1 / standard deviation of each feature, 0 for constant ones; X is not copied."""
     n = X.shape[0]
     share = np.full(n, 1 / n) if weight is None else weight / weight.sum()
-    mean = np.asarray(X.T @ share, dtype=np.float64)
+    mean = mean_of(X, weight)
     if sp.issparse(X):
         square = np.asarray(X.multiply(X).T @ share, dtype=np.float64)
         variance = np.maximum(square - mean**2, 0.0)

@@ -115,7 +115,8 @@ def minimise(
     each_iteration: EachIteration | None = None,
 ) -> Minimum:
     """L-BFGS from `start`, until no entry of the gradient is above `tol` or an iteration gains
-    less than `least_gain` of the value. A KeyboardInterrupt keeps what has been reached.
+    less than `least_gain` of the value. With `each_iteration`, a KeyboardInterrupt keeps what
+    has been reached; without, it is the caller's.
     """
     iterations: list[int] = []
     last: list[tuple[Floats, float, Floats]] = []
@@ -143,6 +144,8 @@ def minimise(
             remember, start, jac=True, method="L-BFGS-B", callback=callback, options=options
         )
     except KeyboardInterrupt:
+        if each_iteration is None:  # a step on the way: stop altogether
+            raise
         kept = "interrupted: kept the last iteration"
         return Minimum(reached[-1], len(iterations), False, kept)
     stopped = found.status == 99 or "callback" in str(found.message).lower()

@@ -40,9 +40,9 @@ class Watched:
         return average_precision(self.positive, margins, sample_weight=self.weight)
 
 
-def watch(data: TrainingSet, scale: Floats) -> Watched:
-    """Follow the AP of these examples."""
-    return Watched(Design(data.X, scale), data.positive, data.weight)
+def watch(data: TrainingSet, like: Design) -> Watched:
+    """Follow the AP of these examples, read as the design reads its own."""
+    return Watched(like.of(data.X), data.positive, data.weight)
 
 
 COLUMNS = ("step", "seconds", "surrogate_ap", "train_ap", "validation_ap", "gradient_norm")

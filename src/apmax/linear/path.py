@@ -13,7 +13,7 @@ from sklearn.model_selection import check_cv
 
 from apmax.errors import ParameterError
 from apmax.linear.base import LinearAPModel, TrainingSet
-from apmax.linear.design import SCALES, Design
+from apmax.linear.design import SCALES, Design, make_design
 from apmax.linear.full_batch import ap_objective, fit_logistic, minimise
 from apmax.linear.history import FitStatus, watch
 from apmax.problem.surrogates import resolve
@@ -47,7 +47,7 @@ class APClassifierCV(LinearAPModel):
     Parameters
     ----------
     alphas : strengths of the anchor to try, largest first; see :class:`APClassifier`.
-    Cs : strengths C of the logistic regression to try.
+    Cs : strengths C of the logistic regression to try, or how many from 1e-4 to 1e4.
     surrogate, gamma, max_iter, tol : as in :class:`APClassifier` with solver "lbfgs".
     cv : number of stratified folds, or a scikit-learn splitter, or an iterable of splits.
     n_jobs : processes over which the folds are spread.
@@ -75,7 +75,7 @@ class APClassifierCV(LinearAPModel):
         self,
         alphas: Sequence[float] = DEFAULT_ALPHAS,
         *,
-        Cs: Sequence[float] = DEFAULT_CS,
+        Cs: Sequence[float] | int = DEFAULT_CS,
         surrogate: str = "logistic",
         gamma: float = 2.0,
         cv: Any = 5,
@@ -96,26 +96,31 @@ class APClassifierCV(LinearAPModel):
         """Choose by cross-validation, fit to all data, and return self."""
         self._check_parameters()
         data = self._checked(X, y, sample_weight)
+        if isinstance(self.cv, (int, np.integer)):
+            data = data.seen()
         folds = self._folds(data)
-        scales = {name: scale(data.X, data.weight) for name, scale in SCALES.items()}
+        data = data.seen()
+        Cs = np.logspace(-4, 4, self.Cs) if isinstance(self.Cs, (int, np.integer)) else self.Cs
+        designs = {name: make_design(data.X, name, data.weight) for name in SCALES}
         self.logistic_scores_ = {
-            name: self._over_folds(_logistic_scores, folds, scale, self.Cs)
-            for name, scale in scales.items()
+            name: self._over_folds(_logistic_scores, folds, design, Cs)
+            for name, design in designs.items()
         }
-        self.scale_ = max(scales, key=lambda name: self.logistic_scores_[name].mean(axis=1).max())
+        self.scale_ = max(designs, key=lambda name: self.logistic_scores_[name].mean(axis=1).max())
         logistic = self.logistic_scores_[self.scale_].mean(axis=1)
-        self.C_ = float(self.Cs[int(np.argmax(logistic))])
-        scale = scales[self.scale_]
-        self.scores_ = self._over_folds(self._path_scores, folds, scale, self.C_)
+        self.C_ = float(Cs[int(np.argmax(logistic))])
+        design = designs[self.scale_]
+        self.scores_ = self._over_folds(self._path_scores, folds, design, self.C_)
         best = self._best(self.logistic_scores_[self.scale_][int(np.argmax(logistic))])
         self.alpha_ = np.inf if best is None else float(self.alphas[best])
-        self._refit(data, Design(data.X, scale), 0 if best is None else best + 1)
+        self._refit(data, design, 0 if best is None else best + 1)
         return self
 
     def _best(self, logistic: Floats) -> int | None:
         """The alpha whose gain, less one standard error, is largest; None if none is gained."""
         gains = self.scores_ - logistic
-        error = gains.std(axis=1, ddof=1) / np.sqrt(gains.shape[1])
+        folds = gains.shape[1]
+        error = gains.std(axis=1, ddof=1) / np.sqrt(folds) if folds > 1 else 0.0
         sure = gains.mean(axis=1) - error
         best = int(np.argmax(sure))
         return best if sure[best] > 0 else None
@@ -156,9 +161,9 @@ class APClassifierCV(LinearAPModel):
             yield found
             reached = found.w
 
-    def _path_scores(self, fold: Fold, scale: Floats, C: float) -> Floats:
-        watched = watch(fold.test, scale)
-        path = self._path(Design(fold.train.X, scale), fold.train, C, self.alphas)
+    def _path_scores(self, fold: Fold, like: Design, C: float) -> Floats:
+        watched = watch(fold.test, like)
+        path = self._path(like.of(fold.train.X), fold.train, C, self.alphas)
         return np.array([watched.average_precision(found.w) for found in path])[1:]
 
     def _over_folds(self, score: Any, folds: list[Fold], *arguments: Any) -> Floats:
@@ -175,7 +180,7 @@ class APClassifierCV(LinearAPModel):
             )
         splitter = check_cv(self.cv, data.positive, classifier=True)
         return [
-            Fold(data.rows(train), data.rows(test))
+            Fold(data.rows(train).seen(), data.rows(test).seen())
             for train, test in splitter.split(data.X, data.positive)
         ]
 
@@ -185,8 +190,13 @@ class APClassifierCV(LinearAPModel):
         check_count(self.max_iter, "max_iter", why="it is the number of iterations")
         check_real(self.tol, "tol", above=0, why="it is where L-BFGS stops; try 1e-4")
         for name in ("alphas", "Cs"):
-            values = getattr(self, name)
-            if len(values) == 0:
+            values: Any = getattr(self, name)
+            if name == "Cs" and isinstance(values, (int, np.integer)):
+                check_count(int(values), name, why="it is how many strengths from 1e-4 to 1e4")
+                continue
+            if not np.iterable(values):
+                raise ParameterError(f"`{name}` = {values!r} must be a list of strengths to try")
+            if len(list(values)) == 0:
                 raise ParameterError(f"`{name}` is empty: give at least one strength to try")
             for value in values:
                 check_real(value, name, above=0, why="each of them is the strength of a penalty")
@@ -197,9 +207,9 @@ class APClassifierCV(LinearAPModel):
             )
 
 
-def _logistic_scores(fold: Fold, scale: Floats, Cs: Sequence[float]) -> Floats:
+def _logistic_scores(fold: Fold, like: Design, Cs: Sequence[float]) -> Floats:
     """AP of logistic regression for every C, each fit starting from the last."""
-    design, watched = Design(fold.train.X, scale), watch(fold.test, scale)
+    design, watched = like.of(fold.train.X), watch(fold.test, like)
     w = np.zeros(design.parameters)
     scores = []
     for C in sorted(Cs):

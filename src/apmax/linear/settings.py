@@ -48,7 +48,7 @@ def defaults_of(solver: str, surrogate: str | None) -> Settings:
         if method.direction not in ("plain", "momentum"):
             rate = 0.01 if method.schedule == "constant" else 0.1
         surrogate = surrogate or method.surrogate
-    gamma = DEFAULT_GAMMA.get((link, surrogate), 1.0)
+    gamma = DEFAULT_GAMMA.get((link, resolve(surrogate).name), 1.0)
     anchored = solver == FULL_BATCH
     return Settings(solver, surrogate, gamma, alpha, anchored, link, max_iter, rate)
 

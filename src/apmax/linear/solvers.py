@@ -21,6 +21,8 @@ from apmax.validation import Floats
 
 ROUNDS_PER_CHUNK = 500
 """Rounds between two records of the history."""
+LARGEST_WEIGHT = 1e100
+"""On scaled features; beyond it a run has diverged."""
 
 
 class Outcome(NamedTuple):
@@ -60,10 +62,15 @@ def run_full_batch(
         anchor=anchor,
     )
 
+    value, gradient = objective(start)
+    away = start[:-1] - anchor[:-1]
+    norm = float(np.linalg.norm(gradient))
+    history.record(0, start, -value + penalty * float(away @ away), norm)
+
     def each_iteration(w: Floats, value: float, gradient: Floats) -> None:
         away = w[:-1] - anchor[:-1]
         surrogate = -value + penalty * float(away @ away)
-        step = len(history.rows) + 1
+        step = len(history.rows)
         if history.record(step, w, surrogate, float(np.linalg.norm(gradient))):
             raise StopIteration
 
@@ -112,30 +119,45 @@ def run_stochastic(
         sampling=model.sampling,
         rng=rng,
     )
+
+    def surrogate_now() -> float:
+        scores = expit(design.margins(run.w))
+        return surrogate_ap(
+            scores,
+            train.positive,
+            surrogate=settings.surrogate,
+            gamma=settings.gamma,
+            sample_weight=train.weight,
+        ).value
+
+    first = surrogate_now()
+    history.record(0, run.w, first, np.nan)
     status = FitStatus(True, f"did all {settings.max_iter} rounds")
+    kept = run.w.copy()
     try:
         while run.rounds < settings.max_iter:
-            before = run.w.copy()
             run.advance(min(ROUNDS_PER_CHUNK, settings.max_iter - run.rounds))
-            if not np.isfinite(run.w).all():
-                message = (
-                    f"diverged before round {run.rounds}, kept the last finite weights: lower "
-                    f"learning_rate (now {settings.learning_rate:g})"
-                )
-                return Outcome(before, run.rounds, FitStatus(False, message))
-            surrogate = surrogate_ap(
-                expit(design.margins(run.w)),
-                train.positive,
-                surrogate=settings.surrogate,
-                gamma=settings.gamma,
-                sample_weight=train.weight,
-            ).value
-            if history.record(run.rounds, run.w, surrogate, float(run.gradient_norm)):
+            if not np.abs(run.w).max() < LARGEST_WEIGHT:  # also if it is NaN
+                return Outcome(kept, run.rounds, _diverged(run.rounds, settings))
+            kept = run.w.copy()
+            last = surrogate_now()
+            if history.record(run.rounds, kept, last, float(run.gradient_norm)):
                 status = FitStatus(True, "stopped early: validation AP did not rise any more")
                 break
+        else:
+            if last < first:
+                status = _diverged(run.rounds, settings)
     except KeyboardInterrupt:
         status = FitStatus(False, "interrupted: kept the last rounds")
-    return Outcome(run.w, run.rounds, status)
+    return Outcome(kept, run.rounds, status)
+
+
+def _diverged(rounds: int, settings: Settings) -> FitStatus:
+    message = (
+        f"diverged: after {rounds} rounds the objective is no better than at the start; lower "
+        f"learning_rate (now {settings.learning_rate:g})"
+    )
+    return FitStatus(False, message)
 
 
 def batch_of(model: Any, train: TrainingSet) -> tuple[int, int]:

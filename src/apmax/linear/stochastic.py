@@ -171,10 +171,11 @@ def _features(design: Design) -> Any:
 
     X: Any = design.X
     none = np.empty(0, dtype=X.dtype)
+    none_centred = np.empty(0)
     if sp.issparse(X):
-        return Features(none.reshape(0, 0), X.data, X.indices, X.indptr, design.scale)
+        return Features(none.reshape(0, 0), X.data, X.indices, X.indptr, design.scale, none_centred)
     no_index = np.empty(0, dtype=np.int32)
-    return Features(X, none, no_index, no_index, design.scale)
+    return Features(X, none, no_index, no_index, design.scale, design.centre)
 
 
 def _rules(
@@ -198,7 +199,7 @@ def _rules(
     momentum, average, used = _DIRECTION[method.direction]
     lower, upper = BOUNDS
     return Rules(
-        hinge=surrogate is SQUARED_HINGE,
+        hinge=surrogate == SQUARED_HINGE,
         gamma=gamma,
         population=method.pairs == "population",
         tracker=_TRACKER[method.tracker],

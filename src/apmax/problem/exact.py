@@ -85,7 +85,8 @@ def surrogate_ap(
     or a gentle slope it is a smoother thing with the same direction.
 
     Agrees with the pairwise definition to 1e-12 for the squared hinge and 1e-8 for the
-    logistic surrogate, relative to the largest entry of the gradient. A surrogate of your
+    logistic surrogate, relative to the largest entry of the gradient; where the terms of the
+    gradient cancel to nothing, the rounding of the terms is left. A surrogate of your
     own is summed pair by pair, in O(mn).
 
     Examples
