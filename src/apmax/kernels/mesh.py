@@ -47,14 +47,20 @@ def polynomials_of_cells(nodes: Floats) -> Floats:
 
 
 @kernel
+def _place(point, low, cells_per_unit):
+    """The cell of a point, and where in [−½, ½] it lies in it."""
+    place = (point - low) * cells_per_unit
+    cell = np.int64(place)
+    return cell, place - cell - 0.5
+
+
+@kernel
 def moments_of_cells(begin, end, points, weight, skip, low, cells_per_unit, moments):
     """Σ w tᵏ for k < 8 in each cell, t ∈ [−½, ½] being the place in the cell."""
     for j in range(begin, end):
         if skip.size and skip[j]:
             continue
-        place = (points[j] - low) * cells_per_unit
-        cell = np.int64(place)
-        t = place - cell - 0.5
+        cell, t = _place(points[j], low, cells_per_unit)
         term = weight[j] if weight.size else 1.0
         for k in range(STENCIL):
             moments[cell, k] += term
@@ -67,9 +73,7 @@ def evaluate(begin, end, points, weight, skip, low, cells_per_unit, polynomials,
     for j in range(begin, end):
         if skip.size and skip[j]:
             continue
-        place = (points[j] - low) * cells_per_unit
-        cell = np.int64(place)
-        t = place - cell - 0.5
+        cell, t = _place(points[j], low, cells_per_unit)
         total = polynomials[cell, STENCIL - 1]
         for k in range(STENCIL - 2, -1, -1):
             total = total * t + polynomials[cell, k]

@@ -16,7 +16,7 @@ from apmax.linear.design import Design, make_design
 from apmax.linear.full_batch import fit_logistic
 from apmax.linear.history import History, watch
 from apmax.linear.settings import FULL_BATCH, settings_of
-from apmax.linear.solvers import run_full_batch, run_stochastic
+from apmax.linear.solvers import Fit, run_full_batch, run_stochastic
 from apmax.validation import Floats
 
 LOGISTIC_C = 1.0
@@ -158,7 +158,7 @@ class APClassifier(LinearAPModel):
         anchor = self._anchor(design, train) if settings.anchored else np.zeros(design.parameters)
         start = self._start(design, anchor)
         run = run_full_batch if settings.solver == FULL_BATCH else run_stochastic
-        outcome = run(self, settings, design, train, anchor, start, history, rng)
+        outcome = run(Fit(self, settings, design, train, anchor, start, history, rng))
         history.close()
         w = history.best if self.early_stopping and history.best is not None else outcome.w
         self._set_coefficients(whole, w, data)

@@ -67,19 +67,6 @@ def logistic_objective(
     return objective
 
 
-class Link(NamedTuple):
-    """From margins z to the scores that are ranked, and the slope ds/dz."""
-
-    score: Callable[[Floats], Floats]
-    slope: Callable[[Floats], Floats]
-
-
-LINKS = {
-    "identity": Link(lambda z: z, np.ones_like),
-    "sigmoid": Link(expit, lambda s: s * (1.0 - s)),
-}
-
-
 def ap_objective(
     design: Design,
     positive: Mask,
@@ -87,17 +74,17 @@ def ap_objective(
     *,
     surrogate: Surrogate,
     gamma: float,
-    link: str,
     penalty: float,
     anchor: Floats,
 ) -> Objective:
-    """−ÂP of the linked margins + penalty·‖w − anchor‖², the intercept left free."""
-    score, slope = LINKS[link]
+    """−ÂP of the margins + penalty·‖w − anchor‖², the intercept left free."""
 
     def objective(w: Floats) -> tuple[float, Floats]:
-        s = score(design.margins(w))
-        exact = surrogate_ap(s, positive, surrogate=surrogate, gamma=gamma, sample_weight=weight)
-        gradient = design.pull_back(-exact.gradient * slope(s))
+        margins = design.margins(w)
+        exact = surrogate_ap(
+            margins, positive, surrogate=surrogate, gamma=gamma, sample_weight=weight
+        )
+        gradient = design.pull_back(-exact.gradient)
         away = w[:-1] - anchor[:-1]
         gradient[:-1] += 2.0 * penalty * away
         return -exact.value + penalty * float(away @ away), gradient

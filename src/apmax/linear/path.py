@@ -153,7 +153,6 @@ class APClassifierCV(LinearAPModel):
                 data.weight,
                 surrogate=resolve(self.surrogate),
                 gamma=self.gamma,
-                link="identity",
                 penalty=alpha / size,
                 anchor=anchor.w,
             )

@@ -15,13 +15,9 @@ from apmax.validation import check_count, check_gamma, check_real
 FULL_BATCH = "lbfgs"
 
 
-DEFAULT_GAMMA = {
-    ("identity", "logistic"): 2.0,
-    ("identity", "squared_hinge"): 1.0,
-    ("sigmoid", "logistic"): 10.0,
-    ("sigmoid", "squared_hinge"): 0.1,
-}
-"""By the score, log-odds or probability, and the surrogate; docs/linear.md has the measurements."""
+GAMMA_OF_LOG_ODDS = {"logistic": 2.0, "squared_hinge": 1.0}
+GAMMA_OF_PROBABILITIES = {"logistic": 10.0, "squared_hinge": 0.1}
+"""γ is in units of the score: L-BFGS ranks log-odds, the paper's methods probabilities."""
 
 
 class Settings(NamedTuple):
@@ -32,7 +28,6 @@ class Settings(NamedTuple):
     gamma: float
     alpha: float
     anchored: bool
-    link: str
     max_iter: int
     learning_rate: float
 
@@ -40,17 +35,16 @@ class Settings(NamedTuple):
 def defaults_of(solver: str, surrogate: str | None) -> Settings:
     """What None means for a solver: full batch, plain or momentum steps, adaptive steps."""
     if solver == FULL_BATCH:
-        link, alpha, max_iter, rate = "identity", 0.1, 200, 1.0
         surrogate = surrogate or "logistic"
-    else:
-        method = METHODS[solver]
-        link, alpha, max_iter, rate = "sigmoid", 1e-5, 4000, 1.0
-        if method.direction not in ("plain", "momentum"):
-            rate = 0.01 if method.schedule == "constant" else 0.1
-        surrogate = surrogate or method.surrogate
-    gamma = DEFAULT_GAMMA.get((link, resolve(surrogate).name), 1.0)
-    anchored = solver == FULL_BATCH
-    return Settings(solver, surrogate, gamma, alpha, anchored, link, max_iter, rate)
+        gamma = GAMMA_OF_LOG_ODDS.get(resolve(surrogate).name, 1.0)
+        return Settings(solver, surrogate, gamma, 0.1, True, 200, 1.0)
+    method = METHODS[solver]
+    surrogate = surrogate or method.surrogate
+    gamma = GAMMA_OF_PROBABILITIES.get(resolve(surrogate).name, 1.0)
+    rate = 1.0
+    if method.direction not in ("plain", "momentum"):
+        rate = 0.01 if method.schedule == "constant" else 0.1
+    return Settings(solver, surrogate, gamma, 1e-5, False, 4000, rate)
 
 
 def settings_of(model: Any) -> Settings:

@@ -25,6 +25,19 @@ LARGEST_WEIGHT = 1e100
 """On scaled features; beyond it a run has diverged."""
 
 
+class Fit(NamedTuple):
+    """What a solver is given."""
+
+    model: Any
+    settings: Settings
+    design: Design
+    train: TrainingSet
+    anchor: Floats
+    start: Floats
+    history: History
+    rng: np.random.Generator
+
+
 class Outcome(NamedTuple):
     """What a solver returns."""
 
@@ -39,17 +52,9 @@ def _penalty(settings: Settings, anchor: Floats) -> float:
     return settings.alpha / size if settings.anchored and size > 0 else settings.alpha
 
 
-def run_full_batch(
-    model: Any,
-    settings: Settings,
-    design: Design,
-    train: TrainingSet,
-    anchor: Floats,
-    start: Floats,
-    history: History,
-    rng: np.random.Generator,
-) -> Outcome:
+def run_full_batch(fit: Fit) -> Outcome:
     """L-BFGS on the exact objective."""
+    model, settings, design, train, anchor, start, history, _ = fit
     penalty = _penalty(settings, anchor)
     objective = ap_objective(
         design,
@@ -57,7 +62,6 @@ def run_full_batch(
         train.weight,
         surrogate=resolve(settings.surrogate),
         gamma=settings.gamma,
-        link=settings.link,
         penalty=penalty,
         anchor=anchor,
     )
@@ -83,17 +87,9 @@ def run_full_batch(
     return Outcome(found.w, found.iterations, FitStatus(found.converged, message))
 
 
-def run_stochastic(
-    model: Any,
-    settings: Settings,
-    design: Design,
-    train: TrainingSet,
-    anchor: Floats,
-    start: Floats,
-    history: History,
-    rng: np.random.Generator,
-) -> Outcome:
+def run_stochastic(fit: Fit) -> Outcome:
     """Rounds of a method in chunks, with a record after each."""
+    model, settings, design, train, anchor, start, history, rng = fit
     method = METHODS[settings.solver]
     if model.schedule is not None:
         method = replace(method, schedule=model.schedule)
