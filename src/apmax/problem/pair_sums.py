@@ -99,34 +99,35 @@ class HingeSums(SortedRows):
     """|s|/γ up to which s + γ keeps the twelve digits that ranking by it needs."""
 
     def __init__(self, examples: Examples, gamma: float) -> None:
+        from apmax.kernels.ranks import make_thresholds
+
         super().__init__(examples, gamma)
         weight = ALL_ONES if examples.weight is None else examples.weight
-        below = self._rows_below(self.row_scores), self._rows_below(examples.scores)
+        thresholds = make_thresholds(self.row_scores)
+        below = [self._rows_below(thresholds, s) for s in (self.row_scores, examples.scores)]
         self.plus = (self.row_scores, self.row_weight, SKIP_NONE, below[0])
         self.minus = (examples.scores, weight, examples.positive, below[1])
 
-    def _rows_below(self, scores: Floats) -> NDArray[np.int32]:
+    def _rows_below(self, thresholds: Any, scores: Floats) -> NDArray[np.int32]:
         """How many rows each score reaches."""
         from apmax.kernels import over_threads
         from apmax.kernels.hinge import correct_top_rows
-        from apmax.kernels.ranks import count_at_most, make_thresholds
+        from apmax.kernels.ranks import count_at_most
 
-        below = count_at_most(make_thresholds(self.row_scores), scores, self.gamma)
+        below = count_at_most(thresholds, scores, self.gamma)
         if max(self.examples.high, -self.examples.low) > self.EXACT_BELOW * self.gamma:
             over_threads(correct_top_rows, scores.size, scores, self.row_scores, self.gamma, below)
         return below
 
     def rows(self) -> RowSums:
         """Sums over the examples, one per row."""
-        from apmax.kernels import table_over_threads
         from apmax.kernels.hinge import moments_by_top_row, sums_of_rows
 
         rows = self.row_scores
         sums = []
         for points in (self.plus, self.minus):
-            moments = table_over_threads(
-                moments_by_top_row, points[0].size, (rows.size, 3), *points, rows, self.gamma
-            )
+            moments = np.zeros((rows.size, 3))  # memory-bound: a second thread gains nothing
+            moments_by_top_row(0, points[0].size, *points, rows, self.gamma, moments)
             reach, square = sums_of_rows(rows, moments)
             sums += [square, 2.0 * reach]
         return RowSums(*sums)
