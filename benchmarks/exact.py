@@ -20,7 +20,7 @@ SETTINGS = [
     ("logistic", 20.0),
     ("logistic", 1000.0),
 ]
-SIZES = {10**5: 41, 10**6: 15, 10**7: 5}
+SIZES = {10**5: 41, 10**6: 15, 10**7: 9}
 
 
 def lines() -> Iterator[Line]:

@@ -35,13 +35,15 @@ THREADS_FROM = 1 << 22
 """Elements from which a second thread pays for its start."""
 
 
-def over_threads(loop: Callable[..., None], size: int, *arguments: Any) -> None:
+def over_threads(
+    loop: Callable[..., None], size: int, *arguments: Any, work: int | None = None
+) -> None:
     """Run ``loop(begin, end, *arguments)`` over 0 … size, in parts on several threads.
 
     Only for loops whose iterations are independent: the result is the same to the last bit
-    for any number of threads.
+    for any number of threads. `work` is the number of elements that count, if not `size`.
     """
-    parts = _threads() if size >= THREADS_FROM else 1
+    parts = _threads() if (work or size) >= THREADS_FROM else 1
     _run_parts([(loop, *span, *arguments) for span in _spans(size, parts)])
 
 

@@ -40,10 +40,14 @@ def correct_top_rows(begin, end, scores, rows, gamma, rows_below):
 
 @kernel
 def moments_by_top_row(begin, end, scores, weight, skip, rows_below, rows, gamma, moments):
-    """Σ w, Σ w·x, Σ w·x² of the examples that are not skipped, gathered at their top row."""
-    for j in range(begin, end):
+    """Σ w, Σ w·x, Σ w·x² of the examples that are not skipped, gathered at their top row.
+
+    begin … end are rows: a thread reads all examples and writes its own part of the table,
+    which keeps that part in its cache and every sum in the order of the examples.
+    """
+    for j in range(scores.size):
         top = np.int64(rows_below[j]) - 1
-        if (skip.size and skip[j]) or top < 0:
+        if top < begin or top >= end or (skip.size and skip[j]):
             continue
         w = weight[j] if weight.size else 1.0
         x = max(scores[j] - rows[top] + gamma, 0.0)

@@ -121,13 +121,22 @@ class HingeSums(SortedRows):
 
     def rows(self) -> RowSums:
         """Sums over the examples, one per row."""
+        from apmax.kernels import over_threads
         from apmax.kernels.hinge import moments_by_top_row, sums_of_rows
 
         rows = self.row_scores
         sums = []
         for points in (self.plus, self.minus):
-            moments = np.zeros((rows.size, 3))  # memory-bound: a second thread gains nothing
-            moments_by_top_row(0, points[0].size, *points, rows, self.gamma, moments)
+            moments = np.zeros((rows.size, 3))
+            over_threads(
+                moments_by_top_row,
+                rows.size,
+                *points,
+                rows,
+                self.gamma,
+                moments,
+                work=points[0].size,
+            )
             reach, square = sums_of_rows(rows, moments)
             sums += [square, 2.0 * reach]
         return RowSums(*sums)
