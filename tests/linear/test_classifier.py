@@ -26,7 +26,7 @@ from apmax import APClassifier, APClassifierCV, average_precision, errors
 from apmax.linear.base import TrainingSet
 from apmax.linear.design import SCALES, Design, make_design
 from apmax.linear.full_batch import ap_objective, logistic_objective, minimise, platt
-from apmax.linear.history import History
+from apmax.linear.history import History, Watched
 from apmax.linear.solvers import batch_of
 from apmax.method.table import METHODS
 from apmax.problem.surrogates import resolve
@@ -362,12 +362,29 @@ def test_early_stopping_holds_out_some_of_the_rarest_class() -> None:
     assert np.isfinite(model.history_["validation_ap"]).all()
 
 
-def test_early_stopping_keeps_the_best_row_of_the_history() -> None:
-    model = APClassifier("soap-sgd", early_stopping=True, random_state=1).fit(X, Y)
-    seen = model.history_["validation_ap"]
-    kept = Design(X).margins(np.append(model.coef_[0], model.intercept_[0]))
-    assert model.history_["step"][int(np.argmax(seen))] <= model.n_iter_
-    assert average_precision(Y, kept) == pytest.approx(ap(model))
+def test_a_history_keeps_the_point_with_the_best_held_out_ap_and_knows_when_to_stop() -> None:
+    held_out = Watched(
+        Design(np.array([[1.0], [2.0], [3.0]])), np.array([False, False, True]), None
+    )
+    history = History(train=held_out, validation=held_out, patience=2, verbose=False)
+    good, bad = np.array([1.0, 0.0]), np.array([-1.0, 0.0])
+    assert [history.record(k, w, 0.5, 0.1) for k, w in enumerate((bad, good, bad, bad))] == [
+        False, False, False, True
+    ]  # fmt: skip
+    assert history.best is not None
+    np.testing.assert_array_equal(history.best, good)
+    assert history.best_ap == max(history.columns()["validation_ap"]) == 1.0
+
+
+def test_early_stopping_returns_the_best_point_and_not_the_last() -> None:
+    model = APClassifier("soap-sgd", early_stopping=True, n_iter_no_change=3, random_state=1)
+    model.fit(X, Y)
+    best = int(np.argmax(model.history_["validation_ap"]))
+    assert model.history_["step"][best] < model.n_iter_
+    shorter = APClassifier(
+        "soap-sgd", early_stopping=True, random_state=1, max_iter=int(model.history_["step"][best])
+    ).fit(X, Y)
+    np.testing.assert_array_equal(model.coef_, shorter.coef_)
 
 
 @pytest.mark.parametrize("model", [APClassifier(), SMALL])

@@ -1,8 +1,9 @@
 """The design matrix, dense or CSR, with a scale per feature that is never applied to it.
 
 Solvers work in the space of the scaled features, x·scale, where one step size suits every
-coordinate, and read X as it is: no copy, no densified sparse matrix. What they find is
-multiplied by the scale at the end, so that ``coef_`` belongs to the features as given.
+coordinate, and read X as it is: no scaled copy, no densified sparse matrix. (A product of
+float32 X with float64 weights is widened by NumPy and SciPy while it lasts.) What they find
+is multiplied by the scale at the end, so that ``coef_`` belongs to the features as given.
 """
 
 from __future__ import annotations

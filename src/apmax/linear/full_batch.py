@@ -67,6 +67,11 @@ def logistic_objective(
     return objective
 
 
+def relative_penalty(alpha: float, anchor: Floats) -> float:
+    """alpha / ‖w_anchor‖², so that alpha means the same on any data; alpha if that is 0."""
+    return alpha / (float(anchor[:-1] @ anchor[:-1]) or 1.0)
+
+
 def ap_objective(
     design: Design,
     positive: Mask,

@@ -14,7 +14,7 @@ from sklearn.model_selection import check_cv
 from apmax.errors import ParameterError
 from apmax.linear.base import LinearAPModel, TrainingSet
 from apmax.linear.design import SCALES, Design, make_design
-from apmax.linear.full_batch import ap_objective, fit_logistic, minimise
+from apmax.linear.full_batch import ap_objective, fit_logistic, minimise, relative_penalty
 from apmax.linear.history import FitStatus, watch
 from apmax.problem.surrogates import resolve
 from apmax.validation import Floats, check_count, check_gamma, check_real
@@ -145,7 +145,6 @@ class APClassifierCV(LinearAPModel):
         anchor = fit_logistic(design, data.positive, data.weight, C=C, total=data.total)
         yield anchor
         reached = anchor.w
-        size = float(anchor.w[:-1] @ anchor.w[:-1]) or 1.0
         for alpha in alphas:
             objective = ap_objective(
                 design,
@@ -153,7 +152,7 @@ class APClassifierCV(LinearAPModel):
                 data.weight,
                 surrogate=resolve(self.surrogate),
                 gamma=self.gamma,
-                penalty=alpha / size,
+                penalty=relative_penalty(alpha, anchor.w),
                 anchor=anchor.w,
             )
             found = minimise(objective, reached, max_iter=self.max_iter, tol=self.tol)

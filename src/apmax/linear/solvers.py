@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from apmax.linear.base import TrainingSet
 from apmax.linear.design import Design
-from apmax.linear.full_batch import ap_objective, minimise
+from apmax.linear.full_batch import ap_objective, minimise, relative_penalty
 from apmax.linear.history import FitStatus, History
 from apmax.linear.settings import Settings
 from apmax.linear.stochastic import StochasticRun
@@ -47,9 +47,7 @@ class Outcome(NamedTuple):
 
 
 def _penalty(settings: Settings, anchor: Floats) -> float:
-    """alpha, relative to the size of the anchor if there is one."""
-    size = float(anchor[:-1] @ anchor[:-1])
-    return settings.alpha / size if settings.anchored and size > 0 else settings.alpha
+    return relative_penalty(settings.alpha, anchor) if settings.anchored else settings.alpha
 
 
 def run_full_batch(fit: Fit) -> Outcome:
