@@ -25,8 +25,9 @@ from sklearn.preprocessing import StandardScaler
 from apmax import APClassifier, APClassifierCV, average_precision, errors
 from apmax.linear.base import TrainingSet
 from apmax.linear.design import SCALES, Design, make_design
-from apmax.linear.full_batch import ap_objective, logistic_objective, minimise, platt
+from apmax.linear.full_batch import ap_objective, logistic_objective, minimise
 from apmax.linear.history import History, Watched
+from apmax.linear.platt import platt
 from apmax.linear.solvers import batch_of
 from apmax.method.table import METHODS
 from apmax.problem.surrogates import resolve

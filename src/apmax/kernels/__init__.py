@@ -17,17 +17,31 @@ from numba import get_num_threads, njit
 from numba.core import event
 from numpy.typing import NDArray
 
+Function = Callable[..., Any]
 
-def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+
+def kernel(function: Function) -> Function:
     """Compile at first call and keep the machine code on disk for the next process.
 
     Where no folder for a cache can be written, every process compiles for itself.
     """
-    compiled: Callable[..., Any]
+    return _compiled(function)
+
+
+def reordering_kernel(function: Function) -> Function:
+    """A kernel whose sums may be taken in another order, so several terms at a time.
+
+    Only for short sums: the order is the machine's, and so is the last bit.
+    """
+    return _compiled(function, fastmath={"reassoc", "contract"})
+
+
+def _compiled(function: Function, **options: Any) -> Function:
+    compiled: Function
     try:
-        compiled = njit(cache=True, nogil=True)(function)
+        compiled = njit(cache=True, nogil=True, error_model="numpy", **options)(function)
     except RuntimeError:  # "cannot cache function: no locator available"
-        compiled = njit(nogil=True)(function)
+        compiled = njit(nogil=True, error_model="numpy", **options)(function)
     return compiled
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apmax.kernels import kernel
+from apmax.kernels.pairs import add_pulls, add_values, fill_pairs, leave_out_self, new_side
 from apmax.validation import Floats
 
 NEVER = -1
@@ -91,162 +92,163 @@ class Memory(NamedTuple):
 
 
 @kernel
-def _dot(features, row, w):
-    total = 0.0
-    if features.indptr.size:
-        for p in range(features.indptr[row], features.indptr[row + 1]):
-            k = features.indices[p]
-            total += features.data[p] * features.scale[k] * w[k]
-    else:
-        for k in range(features.dense.shape[1]):
-            total += features.dense[row, k] * features.scale[k] * w[k]
-    return total
-
-
-@kernel
-def _add_row(features, row, factor, total):
-    """total += factor · x."""
-    if features.indptr.size:
-        for p in range(features.indptr[row], features.indptr[row + 1]):
-            k = features.indices[p]
-            total[k] += factor * features.data[p] * features.scale[k]
-    else:
-        for k in range(features.dense.shape[1]):
-            total[k] += factor * features.dense[row, k] * features.scale[k]
-
-
-@kernel
-def _score(features, examples, chosen, w, scores):
-    """σ((x − centre)·scale·w + b) of the chosen examples."""
+def _scale_weights(features, w, scaled):
+    """Fill what multiplies a raw x; return what is added: z = x·(scale·w) + offset."""
     offset = w[-1]
+    for k in range(scaled.size):
+        scaled[k] = features.scale[k] * w[k]
     for k in range(features.centre.size):
-        offset -= features.centre[k] * features.scale[k] * w[k]
+        offset -= features.centre[k] * scaled[k]
+    return offset
+
+
+@kernel
+def _score(features, examples, chosen, scaled, offset, scores):
+    """σ(z) of the chosen examples."""
     for k in range(chosen.size):
-        z = _dot(features, examples[chosen[k]], w) + offset
+        z, row = offset, examples[chosen[k]]
+        if features.indptr.size:
+            for p in range(features.indptr[row], features.indptr[row + 1]):
+                z += features.data[p] * scaled[features.indices[p]]
+        else:
+            x = features.dense[row]
+            for d in range(x.size):
+                z += x[d] * scaled[d]
         tail = np.exp(-abs(z))
         scores[k] = (1.0 if z >= 0 else tail) / (1.0 + tail)
 
 
 @kernel
-def _pair_value(rules, x):
-    if rules.hinge:
-        reach = max(x + rules.gamma, 0.0)
-        return reach * reach
-    tail = np.exp(-abs(rules.gamma * x))
-    return (1.0 if x >= 0 else tail) / (1.0 + tail)
+def _pull_back(features, examples, chosen, scores, pulls, pulled):
+    """Add Σ pull · σ′ · x of the chosen examples to `pulled`, Σ pull · σ′ to its last entry."""
+    for k in range(chosen.size):
+        factor = pulls[k] * scores[k] * (1.0 - scores[k])
+        if factor == 0.0:
+            continue
+        row = examples[chosen[k]]
+        if features.indptr.size:
+            for p in range(features.indptr[row], features.indptr[row + 1]):
+                pulled[features.indices[p]] += factor * features.data[p]
+        else:
+            x = features.dense[row]
+            for d in range(x.size):
+                pulled[d] += factor * x[d]
+        pulled[-1] += factor
 
 
 @kernel
-def _pair_slope(rules, x):
-    if rules.hinge:
-        return 2.0 * max(x + rules.gamma, 0.0)
-    tail = np.exp(-abs(rules.gamma * x))
-    return rules.gamma * tail / (1.0 + tail) ** 2
+def _gradient_of(features, rules, memory, pulled, gradient):
+    """∇̃ of (w, b): scale and centre what was pulled, and add the penalty's gradient."""
+    total = pulled[-1]
+    gradient[-1] = total
+    for k in range(gradient.size - 1):
+        gradient[k] = pulled[k] * features.scale[k]
+    for k in range(features.centre.size):
+        gradient[k] -= total * features.centre[k] * features.scale[k]
+    for k in range(gradient.size - 1):
+        gradient[k] += 2.0 * rules.penalty * (memory.w[k] - memory.anchor[k])
 
 
 @kernel
-def _pair_weights(rules, others, m, n, negatives):
-    """Weights of a pair with another positive and of a pair with a negative."""
-    if not rules.population:
-        return 1.0, 1.0
-    return (m - 1) / (n * max(others, 1)), (n - m) / (n * max(negatives, 1))
-
-
-@kernel
-def _update_row(rules, memory, row, g1, g2, beta0, t, decay, batch):
-    """Row of U after round t, projected and stored."""
-    u1, u2 = g1, g2
-    then = memory.written_at[row]
-    if rules.tracker and then >= 0:
-        old1, old2 = memory.u[row, 0], memory.u[row, 1]
-        gain = beta0
-        if rules.tracker == 2:
-            log_factor = (decay[t - 1, 0] - decay[then, 0]) + (decay[t - 1, 1] - decay[then, 1])
-            factor = np.exp(log_factor)
-            old1, old2 = old1 * factor, old2 * factor
-            if rules.projected:
-                old2 = max(old2, rules.bottom2)
-            gain *= memory.written_at.size / batch
-        u1 = (1.0 - beta0) * old1 + gain * g1
-        u2 = (1.0 - beta0) * old2 + gain * g2
-    if rules.projected:
-        u1 = min(max(u1, 0.0), rules.top1)
-        u2 = min(max(u2, rules.bottom2), rules.top2)
-    memory.u[row, 0] = u1
-    memory.u[row, 1] = u2
-    memory.written_at[row] = t
-    return u1, u2
+def _update_rows(rules, memory, rows, g1, g2, beta0, t, decay):
+    """Rows of U after round t, projected and stored; g1 and g2 become what U is now."""
+    u, written_at = memory.u, memory.written_at
+    randomized = rules.tracker == 2
+    gain = beta0 * written_at.size / rows.size if randomized else beta0
+    for i in range(rows.size):
+        row = rows[i]
+        u1, u2, then = g1[i], g2[i], written_at[row]
+        if rules.tracker and then >= 0:
+            old1, old2 = u[row, 0], u[row, 1]
+            if randomized:
+                log_factor = (decay[t - 1, 0] - decay[then, 0]) + (decay[t - 1, 1] - decay[then, 1])
+                factor = np.exp(log_factor)
+                old1, old2 = old1 * factor, old2 * factor
+                if rules.projected:
+                    old2 = max(old2, rules.bottom2)
+            u1 = (1.0 - beta0) * old1 + gain * u1
+            u2 = (1.0 - beta0) * old2 + gain * u2
+        if rules.projected:
+            u1 = min(max(u1, 0.0), rules.top1)
+            u2 = min(max(u2, rules.bottom2), rules.top2)
+        g1[i] = u[row, 0] = u1
+        g2[i] = u[row, 1] = u2
+        written_at[row] = t
 
 
 @kernel
 def _take_step(rules, memory, gradient, eta, beta1, t):
-    """The direction of eq. (ada) and the step along it."""
+    """The direction of eq. (ada) and the step along it; one plain loop after the other."""
     w, m, average, v = memory.w, memory.m, memory.average, memory.v
-    for k in range(w.size - (0 if rules.intercept else 1)):
-        g = gradient[k]
-        step = g
-        if rules.momentum:
-            m[k] = (1.0 - beta1) * m[k] + beta1 * g
-            step = m[k]
-        if rules.average:
-            if rules.average == 1:
-                average[k] = (1.0 - rules.beta2) * average[k] + rules.beta2 * (g * g)
-            else:
-                average[k] = (t * average[k] + g * g) / (t + 1)
-            if rules.used == 0:
-                v[k] = average[k]
-            elif rules.used == 1:
-                v[k] = max(v[k], average[k])
-            else:
-                v[k] = min(max(average[k], rules.lower_v), rules.upper_v)
-            step /= np.sqrt(v[k]) + rules.delta
-        w[k] -= eta * step
+    size = w.size - (0 if rules.intercept else 1)
+    first = beta1 if rules.momentum else 1.0
+    for k in range(size):
+        m[k] = (1.0 - first) * m[k] + first * gradient[k]
+    if not rules.average:
+        for k in range(size):
+            w[k] -= eta * m[k]
+        return
+    new = rules.beta2 if rules.average == 1 else 1.0 / (t + 1)
+    for k in range(size):
+        average[k] = (1.0 - new) * average[k] + new * (gradient[k] * gradient[k])
+    if rules.used == 0:
+        for k in range(size):
+            v[k] = average[k]
+    elif rules.used == 1:
+        for k in range(size):
+            v[k] = max(v[k], average[k])
+    else:
+        for k in range(size):
+            v[k] = min(max(average[k], rules.lower_v), rules.upper_v)
+    for k in range(size):
+        w[k] -= eta * m[k] / (np.sqrt(v[k]) + rules.delta)
 
 
 @kernel
-def _inner(rules, row, s, v, group, scores, others_scores, sizes):
-    """g̃ of one row: (g₁, g₂) from the first batch of the draw."""
+def _pair_weights(rules, sizes, plus, minus, w_plus, w_minus):
+    """Weights of a pair with another positive and of a pair with a negative, for each row."""
     m, n = sizes
-    plus, minus, others = 0.0, 0.0, 0
-    positives, negatives = group
-    v_plus, v_minus = v
-    for k in range(positives.size):
-        if positives[k] != row:
-            plus += _pair_value(rules, scores[k] - s) * (v_plus[positives[k]] if v_plus.size else 1)
-            others += 1
-    for k in range(negatives.size):
-        value = _pair_value(rules, others_scores[k] - s)
-        minus += value * (v_minus[negatives[k]] if v_minus.size else 1)
-    w_plus, w_minus = _pair_weights(rules, others, m, n, negatives.size)
-    own = _pair_value(rules, 0.0) / n if rules.population else 1.0
-    g1 = own * (v_plus[row] if v_plus.size else 1) + w_plus * plus
-    return g1, g1 + w_minus * minus
+    for i in range(w_plus.size):
+        if rules.population:
+            w_plus[i] = (m - 1) / (n * max(plus.others[i], 1))
+            w_minus[i] = (n - m) / (n * max(minus.scores.size, 1))
+        else:
+            w_plus[i] = w_minus[i] = 1.0
 
 
 @kernel
-def _spread_pull(rules, row, s, v, pulls, group, scores, others_scores, sizes, coefficients):
-    """Give each pair of one row its share of ∇g̃ᵀ∇f; return what falls to the row itself."""
-    m, n = sizes
-    positives, negatives = group
-    v_plus, v_minus = v
-    c_plus, c_minus = coefficients
-    others = 0
-    for k in range(positives.size):
-        others += positives[k] != row
-    w_plus, w_minus = _pair_weights(rules, others, m, n, negatives.size)
-    total = 0.0
-    for k in range(positives.size):
-        if positives[k] != row:
-            c = pulls[0] * w_plus * _pair_slope(rules, scores[k] - s)
-            c *= v_plus[positives[k]] if v_plus.size else 1
-            c_plus[k] += c
-            total += c
-    for k in range(negatives.size):
-        c = pulls[1] * w_minus * _pair_slope(rules, others_scores[k] - s)
-        c *= v_minus[negatives[k]] if v_minus.size else 1
-        c_minus[k] += c
-        total += c
-    return -total
+def _estimate(rules, sizes, v, plus, minus, w_plus, w_minus, g1, g2):
+    """g̃ of every row of the batch, eq. (3) from its first draw."""
+    ell_of_zero = rules.gamma * rules.gamma if rules.hinge else 0.5
+    own = ell_of_zero / sizes[1] if rules.population else 1.0
+    for i in range(g1.size):
+        g1[i] = own * v[i]
+    _pair_weights(rules, sizes, plus, minus, w_plus, w_minus)
+    add_values(plus, w_plus, g1)
+    g2[:] = g1
+    add_values(minus, w_minus, g2)
+
+
+@kernel
+def _pull(rules, sizes, v, u1, u2, plus, minus, w_plus, w_minus, c):
+    """∇g̃ᵀ∇f as a pull at every score: c at the rows, and the pulls of both sides."""
+    _pair_weights(rules, sizes, plus, minus, w_plus, w_minus)
+    for i in range(c.size):
+        share = v[i] / c.size
+        pull = share * u1[i] / (u2[i] * u2[i])  # ∂f/∂u₂; less 1/u₂ it is ∂f/∂u₁ + ∂f/∂u₂
+        w_plus[i] *= pull - share / u2[i]
+        w_minus[i] *= pull
+        c[i] = 0.0
+    add_pulls(plus, w_plus, c)
+    add_pulls(minus, w_minus, c)
+
+
+@kernel
+def _weigh(weights, chosen, out):
+    """The chosen examples' own weights; ones, which are there already, if there are none."""
+    if weights.size:
+        for k in range(chosen.size):
+            out[k] = weights[chosen[k]]
 
 
 @kernel
@@ -256,63 +258,50 @@ def run_rounds(features, positives, negatives, weights, draws, steps, rules, mem
     `weights` are those of the positives and of the negatives, empty for all ones; their mean
     over the positives is 1.
     """
-    rounds, batch = draws.rows.shape
+    (rounds, batch), size = draws.rows.shape, memory.w.size
     sizes = (positives.size, positives.size + negatives.size)
-    s_rows = np.empty(batch)
-    s_vp, s_vn = np.empty(draws.value_positives.shape[1]), np.empty(draws.value_negatives.shape[1])
-    s_sp, s_sn = np.empty(draws.slope_positives.shape[1]), np.empty(draws.slope_negatives.shape[1])
-    if draws.shared:
-        s_vp = s_sp = s_rows
-        s_sn = s_vn
-    c_rows, c_sp, c_sn = np.empty(s_rows.size), np.empty(s_sp.size), np.empty(s_sn.size)
-    gradient = np.zeros(memory.w.size)
+    s, v, c = np.empty(batch), np.ones(batch), np.empty(batch)  # scores, weights, pulls of rows
+    w_plus, w_minus, g1, g2 = np.empty(batch), np.empty(batch), np.empty(batch), np.empty(batch)
+    values_plus = slopes_plus = new_side(batch, draws.value_positives.shape[1])
+    values_minus = slopes_minus = new_side(batch, draws.value_negatives.shape[1])
+    if not draws.shared:
+        slopes_plus = new_side(batch, draws.slope_positives.shape[1])
+        slopes_minus = new_side(batch, draws.slope_negatives.shape[1])
+    scaled, pulled, gradient = np.empty(size - 1), np.empty(size), np.zeros(size)
     for r in range(rounds):
         t = steps.first + r + 1
         rows = draws.rows[r]
-        values = (draws.value_positives[r], draws.value_negatives[r])
-        slopes = (draws.slope_positives[r], draws.slope_negatives[r])
-        _score(features, positives, rows, memory.w, s_rows)
-        _score(features, negatives, values[1], memory.w, s_vn)
-        if not draws.shared:
-            _score(features, positives, values[0], memory.w, s_vp)
-            _score(features, positives, slopes[0], memory.w, s_sp)
-            _score(features, negatives, slopes[1], memory.w, s_sn)
-        c_sp[:] = 0.0
-        c_sn[:] = 0.0
-        for i in range(batch):
-            row, s = rows[i], s_rows[i]
-            g1, g2 = _inner(rules, row, s, weights, values, s_vp, s_vn, sizes)
-            u1, u2 = _update_row(
-                rules, memory, row, g1, g2, steps.beta0[r], t, steps.log_decay, batch
-            )
-            share = (weights[0][row] if weights[0].size else 1.0) / batch
-            pull = share * u1 / (u2 * u2)
-            pulls = (pull - share / u2, pull)
-            c_rows[i] = _spread_pull(
-                rules, row, s, weights, pulls, slopes, s_sp, s_sn, sizes, (c_sp, c_sn)
-            )
-        for k in range(gradient.size - 1):
-            gradient[k] = 2.0 * rules.penalty * (memory.w[k] - memory.anchor[k])
-        gradient[-1] = 0.0
-        _pull_back(features, positives, rows, s_rows, c_rows, gradient)
-        _pull_back(features, positives, slopes[0], s_sp, c_sp, gradient)
-        _pull_back(features, negatives, slopes[1], s_sn, c_sn, gradient)
+        offset = _scale_weights(features, memory.w, scaled)
+        _score(features, positives, rows, scaled, offset, s)
+        _weigh(weights[0], rows, v)
+        for second in range(1 if draws.shared else 2):
+            plus, minus = (slopes_plus, slopes_minus) if second else (values_plus, values_minus)
+            i_plus = draws.slope_positives[r] if second else draws.value_positives[r]
+            i_minus = draws.slope_negatives[r] if second else draws.value_negatives[r]
+            if draws.shared:
+                plus.scores[:] = s
+            else:
+                _score(features, positives, i_plus, scaled, offset, plus.scores)
+            _score(features, negatives, i_minus, scaled, offset, minus.scores)
+            _weigh(weights[0], i_plus, plus.weights)
+            _weigh(weights[1], i_minus, minus.weights)
+            fill_pairs(rules.hinge, rules.gamma, s, plus)
+            fill_pairs(rules.hinge, rules.gamma, s, minus)
+            leave_out_self(rows, i_plus, plus)
+        _estimate(rules, sizes, v, values_plus, values_minus, w_plus, w_minus, g1, g2)
+        _update_rows(rules, memory, rows, g1, g2, steps.beta0[r], t, steps.log_decay)
+        _pull(rules, sizes, v, g1, g2, slopes_plus, slopes_minus, w_plus, w_minus, c)
+        pulled[:] = 0.0
+        i_plus, i_minus = draws.slope_positives[r], draws.slope_negatives[r]
+        if draws.shared:
+            c += slopes_plus.pulls
+        else:
+            _pull_back(features, positives, i_plus, slopes_plus.scores, slopes_plus.pulls, pulled)
+        _pull_back(features, positives, rows, s, c, pulled)
+        _pull_back(features, negatives, i_minus, slopes_minus.scores, slopes_minus.pulls, pulled)
+        _gradient_of(features, rules, memory, pulled, gradient)
         _take_step(rules, memory, gradient, steps.eta[r], steps.beta1[r], t)
     return np.sqrt((gradient * gradient).sum())
-
-
-@kernel
-def _pull_back(features, examples, chosen, scores, coefficients, gradient):
-    """Add Σ c · ∂σ(x·w + b)/∂(w, b) of the chosen examples."""
-    total = 0.0
-    for k in range(chosen.size):
-        factor = coefficients[k] * scores[k] * (1.0 - scores[k])
-        if factor != 0.0:
-            _add_row(features, examples[chosen[k]], factor, gradient)
-            total += factor
-    for k in range(features.centre.size):
-        gradient[k] -= total * features.centre[k] * features.scale[k]
-    gradient[-1] += total
 
 
 @kernel

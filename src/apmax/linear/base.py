@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -13,7 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from apmax.errors import LabelError, WeightError
 from apmax.linear.design import Design
-from apmax.linear.full_batch import platt
+from apmax.linear.platt import platt
 from apmax.validation import Floats, Mask, check_weights
 
 
@@ -79,6 +80,9 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), order="C"
         )
+        if sp.issparse(X) and not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
         check_classification_targets(y)
         classes = np.unique(y)
         if classes.size > 2:

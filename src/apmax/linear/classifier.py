@@ -44,9 +44,9 @@ class APClassifier(LinearAPModel):
     ----------
     solver : "auto" (= "lbfgs"), "lbfgs", or a method by name, e.g. "adap-adam".
     surrogate : "squared_hinge" or "logistic"; None takes the solver's default.
-    gamma : margin or slope of the surrogate, in units of the score: log-odds for "lbfgs",
-        probabilities for the others. None takes the solver's default.
-    alpha : strength of the penalty, ≥ 0; None takes the solver's default.
+    gamma : margin or slope of the surrogate, in units of the score σ(w·x + b); None is 20 for
+        "logistic" and 0.1 for "squared_hinge".
+    alpha : strength of the penalty, ≥ 0; None is 1 with an anchor and 1e-5 without.
     anchor : "logistic" penalises the distance to a logistic regression, None the distance
         to 0; "auto" is "logistic" for "lbfgs" and None for the others.
     max_iter : iterations of L-BFGS, or rounds; None takes the solver's default.

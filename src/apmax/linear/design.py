@@ -99,10 +99,13 @@ def unit_maximum(X: Any, weight: Floats | None = None) -> Floats:
 
 def largest_size(X: Any) -> Floats:
     """max |x| of each feature, without a matrix of absolute values."""
-    high, low = X.max(axis=0), X.min(axis=0)
-    if sp.issparse(high):
-        high, low = high.toarray(), low.toarray()
-    return np.maximum(np.ravel(high), -np.ravel(low)).astype(np.float64)
+    if not sp.issparse(X):
+        return np.asarray(np.maximum(X.max(axis=0), -X.min(axis=0)), dtype=np.float64)
+    largest = np.zeros(X.shape[1])
+    for start in range(0, X.nnz, 64 * BLOCK):
+        entries = slice(start, start + 64 * BLOCK)
+        np.maximum.at(largest, X.indices[entries], np.abs(X.data[entries]))
+    return largest
 
 
 def _inverse(values: Floats, above: Floats) -> Floats:

@@ -1,4 +1,4 @@
-r"""Full-batch fits by L-BFGS: logistic regression, the exact AP objective, and Platt's scale.
+r"""Full-batch fits by L-BFGS: logistic regression and the exact AP objective.
 
 All work on a :class:`~apmax.linear.design.Design`, so on scaled features without a copy of X,
 and on parameters (w, b) whose intercept is never penalised.
@@ -82,14 +82,14 @@ def ap_objective(
     penalty: float,
     anchor: Floats,
 ) -> Objective:
-    """−ÂP of the margins + penalty·‖w − anchor‖², the intercept left free."""
+    """−ÂP of the scores σ(z) + penalty·‖w − anchor‖², the intercept left free."""
 
     def objective(w: Floats) -> tuple[float, Floats]:
-        margins = design.margins(w)
+        scores = expit(design.margins(w))
         exact = surrogate_ap(
-            margins, positive, surrogate=surrogate, gamma=gamma, sample_weight=weight
+            scores, positive, surrogate=surrogate, gamma=gamma, sample_weight=weight
         )
-        gradient = design.pull_back(-exact.gradient)
+        gradient = design.pull_back(-exact.gradient * scores * (1.0 - scores))
         away = w[:-1] - anchor[:-1]
         gradient[:-1] += 2.0 * penalty * away
         return -exact.value + penalty * float(away @ away), gradient
@@ -148,31 +148,3 @@ def minimise(
         return Minimum(found.x, found.nit, True, "stopped early")
     # A line search that cannot improve further has reached the precision of the objective.
     return Minimum(found.x, found.nit, found.status != 1, message)
-
-
-def platt(
-    margins: Floats, positive: Mask, weight: Floats | None, total: float
-) -> tuple[float, float]:
-    """(slope > 0, offset) of the log-odds slope·z + offset with the highest likelihood.
-
-    Labels are smoothed as Platt (1999) proposes, so that separated classes have a finite fit.
-    """
-    v = np.ones(positive.size) if weight is None else weight
-    share = v / v.sum()
-    plus, minus = total * float(share[positive].sum()), total * float(share[~positive].sum())
-    target = np.where(positive, (plus + 1) / (plus + 2), 1 / (minus + 2))
-    centre = float(share @ margins)
-    spread = float(np.sqrt(share @ (margins - centre) ** 2))
-    z = (margins - centre) / spread if spread > 0 else np.zeros_like(margins)
-
-    def objective(p: Floats) -> tuple[float, Floats]:
-        log_odds = np.exp(p[0]) * z + p[1]
-        value = share @ (np.logaddexp(0.0, log_odds) - target * log_odds)
-        error = share * (expit(log_odds) - target)
-        return float(value), np.array([np.exp(p[0]) * (error @ z), error.sum()])
-
-    prior = np.log(max(plus, 1e-300) / max(minus, 1e-300)) if minus > 0 else 0.0
-    bounds = [(-10.0, 10.0), (None, None)]  # the slope stays positive: the ranking stays
-    p = minimize(objective, np.array([0.0, prior]), jac=True, bounds=bounds, method="L-BFGS-B").x
-    slope = float(np.exp(p[0])) / (spread if spread > 0 else 1.0)
-    return slope, float(p[1]) - slope * centre

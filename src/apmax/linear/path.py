@@ -14,13 +14,22 @@ from sklearn.model_selection import check_cv
 from apmax.errors import ParameterError
 from apmax.linear.base import LinearAPModel, TrainingSet
 from apmax.linear.design import SCALES, Design, make_design
-from apmax.linear.full_batch import ap_objective, fit_logistic, minimise, relative_penalty
+from apmax.linear.full_batch import (
+    Minimum,
+    ap_objective,
+    fit_logistic,
+    minimise,
+    relative_penalty,
+)
 from apmax.linear.history import FitStatus, watch
+from apmax.linear.settings import GAMMA
 from apmax.problem.surrogates import resolve
 from apmax.validation import Floats, check_count, check_gamma, check_real
 
-DEFAULT_ALPHAS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.001)
+DEFAULT_ALPHAS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 DEFAULT_CS = tuple(np.logspace(-4, 4, 10).tolist())
+STANDARD_ERRORS = 0.5
+"""How many of them a gain must exceed: choices within the noise stay near logistic regression."""
 
 
 class Fold(NamedTuple):
@@ -28,6 +37,13 @@ class Fold(NamedTuple):
 
     train: TrainingSet
     test: TrainingSet
+
+
+class FoldPath(NamedTuple):
+    """Logistic regression and the path after it, fitted on one fold."""
+
+    weights: list[Floats]
+    scores: list[float]
 
 
 class APClassifierCV(LinearAPModel):
@@ -39,16 +55,18 @@ class APClassifierCV(LinearAPModel):
        regression that anchors, as LogisticRegressionCV would choose them;
     2. alpha, along a path from large (logistic regression) to small (average precision
        alone), each fit starting from the one before: the one whose gain over logistic
-       regression, fold by fold and less one standard error, is largest;
+       regression, fold by fold and less half a standard error, is largest;
     3. whether to leave logistic regression at all: not if that gain is not above 0.
 
-    Then the path is run once more on all data, to the chosen alpha.
+    Then the path is run once more on all data, to the chosen alpha, and the result is the mean
+    direction of that fit and of the folds' fits, which ranks new data better than one fit.
 
     Parameters
     ----------
     alphas : strengths of the anchor to try, largest first; see :class:`APClassifier`.
     Cs : strengths C of the logistic regression to try, or how many from 1e-4 to 1e4.
     surrogate, gamma, max_iter, tol : as in :class:`APClassifier` with solver "lbfgs".
+    average : whether to average with the folds' fits; without, it is the fit on all data.
     cv : number of stratified folds, or a scikit-learn splitter, or an iterable of splits.
     n_jobs : processes over which the folds are spread.
 
@@ -77,7 +95,8 @@ class APClassifierCV(LinearAPModel):
         *,
         Cs: Sequence[float] | int = DEFAULT_CS,
         surrogate: str = "logistic",
-        gamma: float = 2.0,
+        gamma: float | None = None,
+        average: bool = True,
         cv: Any = 5,
         max_iter: int = 200,
         tol: float = 1e-4,
@@ -87,6 +106,7 @@ class APClassifierCV(LinearAPModel):
         self.Cs = Cs
         self.surrogate = surrogate
         self.gamma = gamma
+        self.average = average
         self.cv = cv
         self.max_iter = max_iter
         self.tol = tol
@@ -103,44 +123,48 @@ class APClassifierCV(LinearAPModel):
         Cs = np.logspace(-4, 4, self.Cs) if isinstance(self.Cs, (int, np.integer)) else self.Cs
         designs = {name: make_design(data.X, name, data.weight) for name in SCALES}
         self.logistic_scores_ = {
-            name: self._over_folds(_logistic_scores, folds, design, Cs)
+            name: np.stack(self._over_folds(_logistic_scores, folds, design, Cs), axis=1)
             for name, design in designs.items()
         }
         self.scale_ = max(designs, key=lambda name: self.logistic_scores_[name].mean(axis=1).max())
         logistic = self.logistic_scores_[self.scale_].mean(axis=1)
         self.C_ = float(Cs[int(np.argmax(logistic))])
         design = designs[self.scale_]
-        self.scores_ = self._over_folds(self._path_scores, folds, design, self.C_)
+        paths = self._over_folds(self._path_of, folds, design, self.C_)
+        self.scores_ = np.stack([path.scores for path in paths], axis=1)[1:]
         best = self._best(self.logistic_scores_[self.scale_][int(np.argmax(logistic))])
         self.alpha_ = np.inf if best is None else float(self.alphas[best])
-        self._refit(data, design, 0 if best is None else best + 1)
+        chosen = 0 if best is None else best + 1
+        self._refit(data, design, chosen, [path.weights[chosen] for path in paths])
         return self
 
     def _best(self, logistic: Floats) -> int | None:
-        """The alpha whose gain, less one standard error, is largest; None if none is gained."""
+        """The alpha whose gain, less its doubt, is largest; None if none is gained."""
         gains = self.scores_ - logistic
         folds = gains.shape[1]
         error = gains.std(axis=1, ddof=1) / np.sqrt(folds) if folds > 1 else 0.0
-        sure = gains.mean(axis=1) - error
+        sure = gains.mean(axis=1) - STANDARD_ERRORS * error
         best = int(np.argmax(sure))
         return best if sure[best] > 0 else None
 
-    def _refit(self, data: TrainingSet, design: Design, fits: int) -> None:
-        path = list(self._path(design, data, self.C_, self.alphas[:fits]))
-        w, iterations, converged, message = path[-1]
-        self._set_coefficients(design, w, data)
-        self.n_iter_ = max(1, int(iterations))
-        self.status_ = FitStatus(converged, message)
-        if not converged:
+    def _refit(
+        self, data: TrainingSet, design: Design, fits: int, of_folds: Sequence[Floats]
+    ) -> None:
+        *_, last = self._path(design, data, self.C_, self.alphas[:fits])
+        members = [last.w, *of_folds] if self.average else [last.w]
+        self._set_coefficients(design, np.mean([_direction(w) for w in members], axis=0), data)
+        self.n_iter_ = max(1, int(last.iterations))
+        self.status_ = FitStatus(last.converged, last.message)
+        if not last.converged:
             warnings.warn(
-                f"{message}: raise max_iter or tol, or leave out the smallest alphas",
+                f"{last.message}: raise max_iter or tol, or leave out the smallest alphas",
                 ConvergenceWarning,
                 stacklevel=3,
             )
 
     def _path(
         self, design: Design, data: TrainingSet, C: float, alphas: Sequence[float]
-    ) -> Iterable[Any]:
+    ) -> Iterable[Minimum]:
         """The logistic regression, then a fit for each alpha from where the last one ended."""
         anchor = fit_logistic(design, data.positive, data.weight, C=C, total=data.total)
         yield anchor
@@ -151,7 +175,7 @@ class APClassifierCV(LinearAPModel):
                 data.positive,
                 data.weight,
                 surrogate=resolve(self.surrogate),
-                gamma=self.gamma,
+                gamma=self._gamma,
                 penalty=relative_penalty(alpha, anchor.w),
                 anchor=anchor.w,
             )
@@ -159,15 +183,21 @@ class APClassifierCV(LinearAPModel):
             yield found
             reached = found.w
 
-    def _path_scores(self, fold: Fold, like: Design, C: float) -> Floats:
+    @property
+    def _gamma(self) -> float:
+        default = GAMMA.get(resolve(self.surrogate).name, 1.0)
+        return default if self.gamma is None else self.gamma
+
+    def _path_of(self, fold: Fold, like: Design, C: float) -> FoldPath:
         watched = watch(fold.test, like)
         path = self._path(like.of(fold.train.X), fold.train, C, self.alphas)
-        return np.array([watched.average_precision(found.w) for found in path])[1:]
+        weights = [found.w for found in path]
+        return FoldPath(weights, [watched.average_precision(w) for w in weights])
 
-    def _over_folds(self, score: Any, folds: list[Fold], *arguments: Any) -> Floats:
-        """(candidates, folds) of what `score` returns for each fold."""
+    def _over_folds(self, work: Any, folds: list[Fold], *arguments: Any) -> list[Any]:
+        """What `work` returns for each fold."""
         parallel = Parallel(n_jobs=self.n_jobs)
-        return np.stack(parallel(delayed(score)(fold, *arguments) for fold in folds), axis=1)
+        return list(parallel(delayed(work)(fold, *arguments) for fold in folds))
 
     def _folds(self, data: TrainingSet) -> list[Fold]:
         fewest = int(min(data.positive.sum(), (~data.positive).sum()))
@@ -184,7 +214,7 @@ class APClassifierCV(LinearAPModel):
 
     def _check_parameters(self) -> None:
         resolve(self.surrogate)
-        check_gamma(self.gamma)
+        check_gamma(self._gamma)
         check_count(self.max_iter, "max_iter", why="it is the number of iterations")
         check_real(self.tol, "tol", above=0, why="it is where L-BFGS stops; try 1e-4")
         for name in ("alphas", "Cs"):
@@ -203,6 +233,11 @@ class APClassifierCV(LinearAPModel):
                 f"`alphas` must fall from the largest to the smallest, got {self.alphas!r}: the "
                 "path starts at logistic regression; sort them"
             )
+
+
+def _direction(w: Floats) -> Floats:
+    """w in units of its weights' norm: averaged models count alike, whatever their scale."""
+    return w / (float(np.linalg.norm(w[:-1])) or 1.0)
 
 
 def _logistic_scores(fold: Fold, like: Design, Cs: Sequence[float]) -> Floats:

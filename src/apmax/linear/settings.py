@@ -14,10 +14,8 @@ from apmax.validation import check_count, check_gamma, check_real
 
 FULL_BATCH = "lbfgs"
 
-
-GAMMA_OF_LOG_ODDS = {"logistic": 2.0, "squared_hinge": 1.0}
-GAMMA_OF_PROBABILITIES = {"logistic": 10.0, "squared_hinge": 0.1}
-"""γ is in units of the score: L-BFGS ranks log-odds, the paper's methods probabilities."""
+GAMMA = {"logistic": 20.0, "squared_hinge": 0.1}
+"""In units of the score, which is a probability."""
 
 
 class Settings(NamedTuple):
@@ -32,19 +30,25 @@ class Settings(NamedTuple):
     learning_rate: float
 
 
-def defaults_of(solver: str, surrogate: str | None) -> Settings:
-    """What None means for a solver: full batch, plain or momentum steps, adaptive steps."""
-    if solver == FULL_BATCH:
+def defaults_of(solver: str, surrogate: str | None, anchor: str | None) -> Settings:
+    """What None means for a solver: full batch, plain or momentum steps, adaptive steps.
+
+    The penalty is relative to the anchor, or else plain λ‖w‖²: their alphas differ.
+    """
+    full_batch = solver == FULL_BATCH
+    anchored = full_batch if anchor == "auto" else anchor == "logistic"
+    alpha = 1.0 if anchored else 1e-5
+    if full_batch:
         surrogate = surrogate or "logistic"
-        gamma = GAMMA_OF_LOG_ODDS.get(resolve(surrogate).name, 1.0)
-        return Settings(solver, surrogate, gamma, 0.1, True, 200, 1.0)
-    method = METHODS[solver]
-    surrogate = surrogate or method.surrogate
-    gamma = GAMMA_OF_PROBABILITIES.get(resolve(surrogate).name, 1.0)
-    rate = 1.0
-    if method.direction not in ("plain", "momentum"):
-        rate = 0.01 if method.schedule == "constant" else 0.1
-    return Settings(solver, surrogate, gamma, 1e-5, False, 4000, rate)
+        rounds, rate = 200, 1.0
+    else:
+        method = METHODS[solver]
+        surrogate = surrogate or method.surrogate
+        rounds, rate = 4000, 1.0
+        if method.direction not in ("plain", "momentum"):
+            rate = 0.01 if method.schedule == "constant" else 0.1
+    gamma = GAMMA.get(resolve(surrogate).name, 1.0)
+    return Settings(solver, surrogate, gamma, alpha, anchored, rounds, rate)
 
 
 def settings_of(model: Any) -> Settings:
@@ -54,13 +58,13 @@ def settings_of(model: Any) -> Settings:
     known.choose(solver)
     if model.surrogate is not None:
         resolve(model.surrogate)
-    default = defaults_of(solver, model.surrogate)
+    if model.anchor not in ("auto", "logistic", None):
+        Registry("anchor", {"auto": 0, "logistic": 0, "None": 0}).choose(str(model.anchor))
+    default = defaults_of(solver, model.surrogate, model.anchor)
 
     def given(value: Any, otherwise: Any) -> Any:
         return otherwise if value is None else value
 
-    if model.anchor not in ("auto", "logistic", None):
-        Registry("anchor", {"auto": 0, "logistic": 0, "None": 0}).choose(str(model.anchor))
     if model.schedule is not None:
         SCHEDULES.choose(model.schedule)
     why = "0 is no penalty, larger stays nearer to the anchor"
@@ -84,7 +88,6 @@ def settings_of(model: Any) -> Settings:
     return default._replace(
         gamma=check_gamma(given(model.gamma, default.gamma)),
         alpha=alpha,
-        anchored=default.anchored if model.anchor == "auto" else model.anchor == "logistic",
         max_iter=max_iter,
         learning_rate=rate,
     )

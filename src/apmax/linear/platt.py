@@ -1,0 +1,64 @@
+r"""Platt's fit: the log-odds slope·z + offset that a margin z stands for.
+
+Platt (1999), with the Newton steps of Lin, Lin and Weng (2007). Labels are smoothed as Platt
+proposes, so that separated classes have a finite fit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from apmax.validation import Floats, Mask
+
+LEAST_SLOPE = float(np.exp(-10))
+"""Of margins of unit deviation: the slope stays positive, and the ranking what it is."""
+ITERATIONS, HALVINGS = 100, 30
+
+
+def platt(
+    margins: Floats, positive: Mask, weight: Floats | None, total: float
+) -> tuple[float, float]:
+    """(slope > 0, offset) with the highest likelihood; `total` is Σ weights."""
+    v = np.ones(positive.size) if weight is None else weight
+    share = v / v.sum()
+    plus = total * float(share[positive].sum())
+    minus = total * float(share[~positive].sum())
+    targets = 1 / (minus + 2), (plus + 1) / (plus + 2)
+    centre = float(share @ margins)
+    spread = float(np.sqrt(share @ (margins - centre) ** 2))
+    unit = spread if spread > 0 else 1.0
+    z = (margins - centre) / unit
+    prior = np.log((plus + 1) / (minus + 1))
+    a, b = _newton(z, positive, share, targets, np.array([1.0, prior]), free=2)
+    if a < LEAST_SLOPE:
+        start = np.array([LEAST_SLOPE, prior])
+        a, b = _newton(z, positive, share, targets, start, free=1)
+    slope = float(a) / unit
+    return slope, float(b) - slope * centre
+
+
+def _newton(
+    z: Floats, positive: Mask, share: Floats, targets: tuple[float, float], p: Floats, free: int
+) -> Floats:
+    """Minimise the log-loss of p₀z + p₁ over the last `free` parameters, from p."""
+    from apmax.kernels.logloss import smoothed_log_loss
+
+    moving = slice(2 - free, 2)
+    value, gradient, hessian = smoothed_log_loss(z, positive, share, *targets, p)
+    for _ in range(ITERATIONS):
+        g = gradient[moving]
+        if np.abs(g).max() < 1e-10:
+            break
+        curvature = hessian[moving, moving] + 1e-12 * np.eye(free)
+        step = -np.linalg.solve(curvature, g)
+        decrease = float(step @ g)
+        for halving in range(HALVINGS):
+            trial = p.copy()
+            trial[moving] += step / 2**halving
+            found = smoothed_log_loss(z, positive, share, *targets, trial)
+            if found[0] <= value + 1e-4 * decrease / 2**halving:
+                p, (value, gradient, hessian) = trial, found
+                break
+        else:
+            break  # no step improves any more: rounding is all that is left
+    return p
