@@ -25,6 +25,11 @@ from apmax import APClassifierCV, average_precision
 from benchmarks.datasets import NAMES, Split, splits
 
 MOST_BELOW, MEAN_ABOVE = 0.003, 0.008
+PAPER_BEST = {
+    "mushrooms": 1.0, "phishing": 0.981, "w6a": 0.675, "a9a": 0.730, "w8a": 0.659, "ijcnn1": 0.547,
+}  # fmt: skip
+"""The best linear test AP of the paper's table; the first two on a random split of its own."""
+RANDOM_SPLIT_LEEWAY = 0.003
 
 
 def logistic_regression(split: Split, folds: Any) -> tuple[float, str]:
@@ -60,12 +65,19 @@ def boosted_trees(split: Split, folds: Any) -> tuple[float, str]:
     return average_precision(split.y_test, model.decision_function(dense[1])), ""
 
 
+def below_the_paper(name: str, reached: float) -> bool:
+    """Whether the paper has a better linear model of this set."""
+    leeway = RANDOM_SPLIT_LEEWAY if name in ("mushrooms", "phishing") else 0.0
+    return reached < PAPER_BEST.get(name, 0.0) - leeway
+
+
 def main() -> int:
     warnings.simplefilter("ignore", ConvergenceWarning)
     names = sys.argv[1:] or NAMES
     sides = (logistic_regression, ours, boosted_trees)
-    print(f"{'data':<12} {'logistic':>9} {'apmax':>9} {'gain':>8} {'trees':>9}   chosen, seconds")
-    gains = []
+    heads = ("logistic", "apmax", "gain", "paper", "trees")
+    print(f"{'data':<12} " + " ".join(f"{head:>9}" for head in heads) + "   chosen, seconds")
+    gains, behind = [], []
     for name in names:
         results, notes, start = [], [], time.perf_counter()
         for split in splits(name):
@@ -75,20 +87,24 @@ def main() -> int:
             notes.append(f"{row[0][1]} / {row[1][1]}")
         logistic, ap, trees = np.mean(results, axis=0)
         gains.append(ap - logistic)
+        behind += [name] if below_the_paper(name, ap) else []
+        paper = f"{PAPER_BEST[name]:>9.3f}" if name in PAPER_BEST else f"{'':>9}"
         spent = time.perf_counter() - start
         print(
-            f"{name:<12} {logistic:>9.4f} {ap:>9.4f} {gains[-1]:>+8.4f} {trees:>9.4f}   "
+            f"{name:<12} {logistic:>9.4f} {ap:>9.4f} {gains[-1]:>+9.4f} {paper} {trees:>9.4f}   "
             f"{notes[0]}, {spent:.0f} s",
             flush=True,
         )
-    print(f"{'mean gain':<12} {'':>9} {'':>9} {np.mean(gains):>+8.4f}")
-    kept = min(gains) >= -MOST_BELOW and np.mean(gains) >= MEAN_ABOVE
-    print(
-        f"never more than {MOST_BELOW} below: {'ok' if min(gains) >= -MOST_BELOW else 'MISSED'}; "
-        f"at least {MEAN_ABOVE} above on average: "
-        f"{'ok' if np.mean(gains) >= MEAN_ABOVE else 'MISSED'}"
-    )
-    return 0 if kept else 1
+    bars = {
+        f"never more than {MOST_BELOW} below": min(gains) >= -MOST_BELOW,
+        f"at least {MEAN_ABOVE} above on average ({np.mean(gains):+.4f})": (
+            np.mean(gains) >= MEAN_ABOVE
+        ),
+        f"the paper's best met on each of its sets {behind or ''}": not behind,
+    }
+    for bar, kept in bars.items():
+        print(f"{'ok    ' if kept else 'MISSED'}  {bar}")
+    return 0 if all(bars.values()) else 1
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ def test_every_row_lies_in_the_box_after_every_round(name: str, first_visit: str
         assert BOX.contains(seen[~np.isnan(seen).any(axis=1)])
 
 
-@pytest.mark.parametrize("name", ["moving_average", "randomized"])
+@pytest.mark.parametrize("name", ["moving_average", "randomized_coordinate"])
 def test_a_row_starts_at_its_first_estimate(name: str) -> None:
     tracker = TRACKERS[name](M, box=None, first_visit="estimate")
     assert np.isnan(tracker.values()).all()

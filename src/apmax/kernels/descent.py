@@ -18,7 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apmax.kernels import kernel
-from apmax.kernels.pairs import add_pulls, add_values, fill_pairs, leave_out_self, new_side
+from apmax.kernels.pairs import (
+    estimate_rows,
+    fill_pairs,
+    leave_out_self,
+    new_side,
+    pull_rows,
+)
 from apmax.validation import Floats
 
 NEVER = -1
@@ -205,45 +211,6 @@ def _take_step(rules, memory, gradient, eta, beta1, t):
 
 
 @kernel
-def _pair_weights(rules, sizes, plus, minus, w_plus, w_minus):
-    """Weights of a pair with another positive and of a pair with a negative, for each row."""
-    m, n = sizes
-    for i in range(w_plus.size):
-        if rules.population:
-            w_plus[i] = (m - 1) / (n * max(plus.others[i], 1))
-            w_minus[i] = (n - m) / (n * max(minus.scores.size, 1))
-        else:
-            w_plus[i] = w_minus[i] = 1.0
-
-
-@kernel
-def _estimate(rules, sizes, v, plus, minus, w_plus, w_minus, g1, g2):
-    """g̃ of every row of the batch, eq. (3) from its first draw."""
-    ell_of_zero = rules.gamma * rules.gamma if rules.hinge else 0.5
-    own = ell_of_zero / sizes[1] if rules.population else 1.0
-    for i in range(g1.size):
-        g1[i] = own * v[i]
-    _pair_weights(rules, sizes, plus, minus, w_plus, w_minus)
-    add_values(plus, w_plus, g1)
-    g2[:] = g1
-    add_values(minus, w_minus, g2)
-
-
-@kernel
-def _pull(rules, sizes, v, u1, u2, plus, minus, w_plus, w_minus, c):
-    """∇g̃ᵀ∇f as a pull at every score: c at the rows, and the pulls of both sides."""
-    _pair_weights(rules, sizes, plus, minus, w_plus, w_minus)
-    for i in range(c.size):
-        share = v[i] / c.size
-        pull = share * u1[i] / (u2[i] * u2[i])  # ∂f/∂u₂; less 1/u₂ it is ∂f/∂u₁ + ∂f/∂u₂
-        w_plus[i] *= pull - share / u2[i]
-        w_minus[i] *= pull
-        c[i] = 0.0
-    add_pulls(plus, w_plus, c)
-    add_pulls(minus, w_minus, c)
-
-
-@kernel
 def _weigh(weights, chosen, out):
     """The chosen examples' own weights; ones, which are there already, if there are none."""
     if weights.size:
@@ -288,9 +255,9 @@ def run_rounds(features, positives, negatives, weights, draws, steps, rules, mem
             fill_pairs(rules.hinge, rules.gamma, s, plus)
             fill_pairs(rules.hinge, rules.gamma, s, minus)
             leave_out_self(rows, i_plus, plus)
-        _estimate(rules, sizes, v, values_plus, values_minus, w_plus, w_minus, g1, g2)
+        estimate_rows(rules, sizes, v, values_plus, values_minus, w_plus, w_minus, g1, g2)
         _update_rows(rules, memory, rows, g1, g2, steps.beta0[r], t, steps.log_decay)
-        _pull(rules, sizes, v, g1, g2, slopes_plus, slopes_minus, w_plus, w_minus, c)
+        pull_rows(rules, sizes, v, g1, g2, slopes_plus, slopes_minus, w_plus, w_minus, c)
         pulled[:] = 0.0
         i_plus, i_minus = draws.slope_positives[r], draws.slope_negatives[r]
         if draws.shared:

@@ -2,6 +2,7 @@
 
 Each loop does one thing to a whole table, so that it fills vector registers and is called
 once per round: a call per positive would spend more on counting references than on numbers.
+`rules` is any tuple with `hinge`, `gamma` and `population`; see :class:`PairRules`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,14 @@ from numpy.typing import NDArray
 
 from apmax.kernels import kernel, reordering_kernel
 from apmax.validation import Floats
+
+
+class PairRules(NamedTuple):
+    """What a pair is worth."""
+
+    hinge: bool  # surrogate: squared hinge, or else logistic
+    gamma: float
+    population: bool  # unbiased for all data, or else the batch stands for itself
 
 
 class Side(NamedTuple):
@@ -92,3 +101,42 @@ def add_pulls(side, factors, own):
             pulls[k] += pull
             total += pull
         own[i] -= total
+
+
+@kernel
+def _pair_weights(rules, sizes, plus, minus, w_plus, w_minus):
+    """Weights of a pair with another positive and of a pair with a negative, for each row."""
+    m, n = sizes
+    for i in range(w_plus.size):
+        if rules.population:
+            w_plus[i] = (m - 1) / (n * max(plus.others[i], 1))
+            w_minus[i] = (n - m) / (n * max(minus.scores.size, 1))
+        else:
+            w_plus[i] = w_minus[i] = 1.0
+
+
+@kernel
+def estimate_rows(rules, sizes, v, plus, minus, w_plus, w_minus, g1, g2):
+    """g̃ of every row of the batch, eq. (3) from its first draw."""
+    ell_of_zero = rules.gamma * rules.gamma if rules.hinge else 0.5
+    own = ell_of_zero / sizes[1] if rules.population else 1.0
+    for i in range(g1.size):
+        g1[i] = own * v[i]
+    _pair_weights(rules, sizes, plus, minus, w_plus, w_minus)
+    add_values(plus, w_plus, g1)
+    g2[:] = g1
+    add_values(minus, w_minus, g2)
+
+
+@kernel
+def pull_rows(rules, sizes, v, u1, u2, plus, minus, w_plus, w_minus, c):
+    """∇g̃ᵀ∇f as a pull at every score: c at the rows, and the pulls of both sides."""
+    _pair_weights(rules, sizes, plus, minus, w_plus, w_minus)
+    for i in range(c.size):
+        share = v[i] / c.size
+        pull = share * u1[i] / (u2[i] * u2[i])  # ∂f/∂u₂; less 1/u₂ it is ∂f/∂u₁ + ∂f/∂u₂
+        w_plus[i] *= pull - share / u2[i]
+        w_minus[i] *= pull
+        c[i] = 0.0
+    add_pulls(plus, w_plus, c)
+    add_pulls(minus, w_minus, c)

@@ -84,11 +84,22 @@ class History:
 
     def close(self) -> None:
         """Leave the terminal as it was."""
-        if self.verbose and sys.stderr.isatty():
-            print(file=sys.stderr)
+        if self.verbose:
+            end_line()
 
     def _show(self, step: int, surrogate: float, train: float, held_out: float) -> None:
-        if self.verbose and sys.stderr.isatty():
+        if self.verbose:
             line = f"step {step}  surrogate AP {surrogate:.4f}  train AP {train:.4f}"
-            line += "" if np.isnan(held_out) else f"  validation AP {held_out:.4f}"
-            print(f"\r{line}\033[K", end="", file=sys.stderr, flush=True)
+            show_line(line + ("" if np.isnan(held_out) else f"  validation AP {held_out:.4f}"))
+
+
+def show_line(text: str) -> None:
+    """Show progress in place of the last line; nothing in a pipe."""
+    if sys.stderr.isatty():
+        print(f"\r{text}\033[K", end="", file=sys.stderr, flush=True)
+
+
+def end_line() -> None:
+    """Leave the line of progress where it is, and the terminal at the next."""
+    if sys.stderr.isatty():
+        print(file=sys.stderr)

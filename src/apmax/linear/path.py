@@ -21,9 +21,8 @@ from apmax.linear.full_batch import (
     minimise,
     relative_penalty,
 )
-from apmax.linear.history import FitStatus, watch
-from apmax.linear.settings import GAMMA
-from apmax.problem.surrogates import resolve
+from apmax.linear.history import FitStatus, end_line, show_line, watch
+from apmax.problem.surrogates import default_gamma, resolve
 from apmax.validation import Floats, check_count, check_gamma, check_real
 
 DEFAULT_ALPHAS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
@@ -69,6 +68,7 @@ class APClassifierCV(LinearAPModel):
     average : whether to average with the folds' fits; without, it is the fit on all data.
     cv : number of stratified folds, or a scikit-learn splitter, or an iterable of splits.
     n_jobs : processes over which the folds are spread.
+    verbose : show on a terminal how many folds are done.
 
     Attributes
     ----------
@@ -101,6 +101,7 @@ class APClassifierCV(LinearAPModel):
         max_iter: int = 200,
         tol: float = 1e-4,
         n_jobs: int | None = None,
+        verbose: bool = False,
     ) -> None:
         self.alphas = alphas
         self.Cs = Cs
@@ -111,6 +112,7 @@ class APClassifierCV(LinearAPModel):
         self.max_iter = max_iter
         self.tol = tol
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> APClassifierCV:
         """Choose by cross-validation, fit to all data, and return self."""
@@ -123,14 +125,19 @@ class APClassifierCV(LinearAPModel):
         Cs = np.logspace(-4, 4, self.Cs) if isinstance(self.Cs, (int, np.integer)) else self.Cs
         designs = {name: make_design(data.X, name, data.weight) for name in SCALES}
         self.logistic_scores_ = {
-            name: np.stack(self._over_folds(_logistic_scores, folds, design, Cs), axis=1)
+            name: np.stack(
+                self._over_folds(
+                    f"logistic regression, {name}", _logistic_scores, folds, design, Cs
+                ),
+                axis=1,
+            )
             for name, design in designs.items()
         }
         self.scale_ = max(designs, key=lambda name: self.logistic_scores_[name].mean(axis=1).max())
         logistic = self.logistic_scores_[self.scale_].mean(axis=1)
         self.C_ = float(Cs[int(np.argmax(logistic))])
         design = designs[self.scale_]
-        paths = self._over_folds(self._path_of, folds, design, self.C_)
+        paths = self._over_folds("path over alpha", self._path_of, folds, design, self.C_)
         self.scores_ = np.stack([path.scores for path in paths], axis=1)[1:]
         best = self._best(self.logistic_scores_[self.scale_][int(np.argmax(logistic))])
         self.alpha_ = np.inf if best is None else float(self.alphas[best])
@@ -185,8 +192,7 @@ class APClassifierCV(LinearAPModel):
 
     @property
     def _gamma(self) -> float:
-        default = GAMMA.get(resolve(self.surrogate).name, 1.0)
-        return default if self.gamma is None else self.gamma
+        return default_gamma(self.surrogate) if self.gamma is None else self.gamma
 
     def _path_of(self, fold: Fold, like: Design, C: float) -> FoldPath:
         watched = watch(fold.test, like)
@@ -194,10 +200,17 @@ class APClassifierCV(LinearAPModel):
         weights = [found.w for found in path]
         return FoldPath(weights, [watched.average_precision(w) for w in weights])
 
-    def _over_folds(self, work: Any, folds: list[Fold], *arguments: Any) -> list[Any]:
+    def _over_folds(self, what: str, work: Any, folds: list[Fold], *arguments: Any) -> list[Any]:
         """What `work` returns for each fold."""
-        parallel = Parallel(n_jobs=self.n_jobs)
-        return list(parallel(delayed(work)(fold, *arguments) for fold in folds))
+        parallel = Parallel(n_jobs=self.n_jobs, return_as="generator")
+        results = []
+        for result in parallel(delayed(work)(fold, *arguments) for fold in folds):
+            results.append(result)
+            if self.verbose:
+                show_line(f"{what}: fold {len(results)} of {len(folds)}")
+        if self.verbose:
+            end_line()
+        return results
 
     def _folds(self, data: TrainingSet) -> list[Fold]:
         fewest = int(min(data.positive.sum(), (~data.positive).sum()))

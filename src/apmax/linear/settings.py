@@ -8,14 +8,11 @@ from apmax.method.directions import check_beta
 from apmax.method.sampling import SAMPLING
 from apmax.method.schedules import SCHEDULES
 from apmax.method.table import METHODS
-from apmax.problem.surrogates import resolve
+from apmax.problem.surrogates import default_gamma, resolve
 from apmax.registry import Registry
 from apmax.validation import check_count, check_gamma, check_real
 
 FULL_BATCH = "lbfgs"
-
-GAMMA = {"logistic": 20.0, "squared_hinge": 0.1}
-"""In units of the score, which is a probability."""
 
 
 class Settings(NamedTuple):
@@ -47,7 +44,7 @@ def defaults_of(solver: str, surrogate: str | None, anchor: str | None) -> Setti
         rounds, rate = 4000, 1.0
         if method.direction not in ("plain", "momentum"):
             rate = 0.01 if method.schedule == "constant" else 0.1
-    gamma = GAMMA.get(resolve(surrogate).name, 1.0)
+    gamma = default_gamma(surrogate)
     return Settings(solver, surrogate, gamma, alpha, anchored, rounds, rate)
 
 

@@ -24,7 +24,7 @@ from apmax.validation import Floats, Mask
 Rows = NDArray[np.int64]
 
 # How the loop's numbers spell the names of the table.
-_TRACKER = {"none": 0, "moving_average": 1, "randomized": 2}
+_TRACKER = {"none": 0, "moving_average": 1, "randomized_coordinate": 2}
 _DIRECTION = {  # momentum, average of squares, what is used of it
     "plain": (False, 0, 0),
     "momentum": (True, 0, 0),

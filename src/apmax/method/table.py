@@ -86,19 +86,19 @@ def problem_for(
 
 # fmt: off
 _ROWS = (
-    # name            title              tracker            direction    schedule        projected
-    ("soap-sgd",      "SOAP (SGD)",      "moving_average",  "plain",     "constant",     False),
-    ("soap-adam",     "SOAP (Adam)",     "moving_average",  "adam",      "constant",     False),
-    ("soap-amsgrad",  "SOAP (AMSGrad)",  "moving_average",  "amsgrad",   "constant",     False),
-    ("moap-v1",       "MOAP-V1",         "moving_average",  "momentum",  "inverse_sqrt", True),
-    ("moap-v2",       "MOAP-V2",         "randomized",      "momentum",  "inverse_sqrt", True),
-    ("adap-adam",     "ADAP (Adam)",     "randomized",      "adam",      "inverse_sqrt", True),
-    ("adap-adagrad",  "ADAP (AdaGrad)",  "randomized",      "adagrad",   "inverse_sqrt", True),
-    ("adap-amsgrad",  "ADAP (AMSGrad)",  "randomized",      "amsgrad",   "inverse_sqrt", True),
-    ("adap-adabound", "ADAP (AdaBound)", "randomized",      "adabound",  "inverse_sqrt", True),
-    ("bsgd",          "BSGD",            "none",            "plain",     "constant",     False),
-    ("sox",           "SOX",             "moving_average",  "momentum",  "constant",     False),
-    ("smoothap",      "SmoothAP",        "none",            "plain",     "constant",     False,
+    # name          title              tracker                  direction   schedule      projected
+    ("soap-sgd",     "SOAP (SGD)",      "moving_average",        "plain",    "constant",   False),
+    ("soap-adam",    "SOAP (Adam)",     "moving_average",        "adam",     "constant",   False),
+    ("soap-amsgrad", "SOAP (AMSGrad)",  "moving_average",        "amsgrad",  "constant",   False),
+    ("moap-v1",      "MOAP-V1",         "moving_average",        "momentum", "inverse_sqrt", True),
+    ("moap-v2",      "MOAP-V2",         "randomized_coordinate", "momentum", "inverse_sqrt", True),
+    ("adap-adam",    "ADAP (Adam)",     "randomized_coordinate", "adam",     "inverse_sqrt", True),
+    ("adap-adagrad", "ADAP (AdaGrad)",  "randomized_coordinate", "adagrad",  "inverse_sqrt", True),
+    ("adap-amsgrad", "ADAP (AMSGrad)",  "randomized_coordinate", "amsgrad",  "inverse_sqrt", True),
+    ("adap-adabound","ADAP (AdaBound)", "randomized_coordinate", "adabound", "inverse_sqrt", True),
+    ("bsgd",         "BSGD",            "none",                  "plain",    "constant",   False),
+    ("sox",          "SOX",             "moving_average",        "momentum", "constant",   False),
+    ("smoothap",     "SmoothAP",        "none",                  "plain",    "constant",   False,
      "logistic", "batch"),
 )
 # fmt: on

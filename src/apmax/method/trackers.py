@@ -1,12 +1,12 @@
 r"""Trackers: what U, the memory of the ranks g_i of all m positives, does with a new estimate.
 
-======================  =============================================  ========================
-name                    rows in the batch                              other rows
-======================  =============================================  ========================
-``none``                U_i = Π[g̃_i]                                   never kept
-``moving_average``      U_i ← Π[(1−β₀) U_i + β₀ g̃_i]                   unchanged
-``randomized``          U_i ← Π[(1−β₀) U_i + β₀ (m/B) g̃_i]             U_i ← Π[(1−β₀) U_i]
-======================  =============================================  ========================
+=========================  ==================================  ===================
+name                       rows in the batch                   other rows
+=========================  ==================================  ===================
+``none``                   U_i = Π[g̃_i]                       never kept
+``moving_average``         U_i ← Π[(1−β₀) U_i + β₀ g̃_i]       unchanged
+``randomized_coordinate``  U_i ← Π[(1−β₀) U_i + β₀ (m/B) g̃_i] U_i ← Π[(1−β₀) U_i]
+=========================  ==================================  ===================
 
 The second is step 5 of Algorithm 1 (and SOAP, without Π); the third, the randomized
 coordinate update, is step 5 of Algorithms 2 and 3.
@@ -127,7 +127,7 @@ class RandomizedCoordinate(_Memory):
         self._check(rows, estimate, beta0)
         log_step = math.log1p(-beta0) if beta0 < 1 else LOG_OF_NOTHING
         decayed = self._project(self._decayed(rows))
-        self.log_decay = _add_exactly(*self.log_decay, log_step)
+        self.log_decay = add_exactly(*self.log_decay, log_step)
         self.written_at[rows] = self.log_decay
         moved = (1 - beta0) * decayed + beta0 * (self.m / rows.size) * estimate
         return self._store(rows, moved, estimate)
@@ -144,7 +144,7 @@ class RandomizedCoordinate(_Memory):
         return np.asarray(self.u[rows] * factor[:, None])
 
 
-def _add_exactly(high: float, low: float, term: float) -> tuple[float, float]:
+def add_exactly(high: float, low: float, term: float) -> tuple[float, float]:
     """(high + low) + term as an unevaluated sum of two doubles (Knuth's TwoSum)."""
     total = high + term
     back = total - high
@@ -165,7 +165,7 @@ TRACKERS: Registry[TrackerFactory] = Registry(
     {
         "none": NoTracker,
         "moving_average": MovingAverage,
-        "randomized": RandomizedCoordinate,
+        "randomized_coordinate": RandomizedCoordinate,
     },
 )
 

@@ -109,5 +109,14 @@ def resolve(surrogate: str | Surrogate) -> Surrogate:
     return surrogate if isinstance(surrogate, Surrogate) else SURROGATES.choose(surrogate)
 
 
+DEFAULT_GAMMA = {"logistic": 20.0, "squared_hinge": 0.1}
+"""Good first values for scores in [0, 1], in units of the score."""
+
+
+def default_gamma(surrogate: str | Surrogate) -> float:
+    """γ where a user gives none; 1 for a surrogate of their own."""
+    return DEFAULT_GAMMA.get(resolve(surrogate).name, 1.0)
+
+
 SQUARED_HINGE = register(Surrogate("squared_hinge", squared_hinge, squared_hinge_slope))
 LOGISTIC = register(Surrogate("logistic", logistic, logistic_slope))

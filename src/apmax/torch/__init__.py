@@ -1,0 +1,30 @@
+"""Losses, optimizers and samplers for PyTorch; needs ``pip install 'apmax[torch]'``."""
+
+from __future__ import annotations
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as error:  # pragma: no cover - the tests' machine has it
+    raise ImportError("apmax.torch needs PyTorch: pip install 'apmax[torch]'") from error
+
+from apmax.torch.average_precision import APLoss
+from apmax.torch.batch_losses import BlackboxAPLoss, ExactAPLoss, FastAPLoss, SmoothAPLoss
+from apmax.torch.compositional import CompositionalLoss
+from apmax.torch.methods import from_table
+from apmax.torch.optim import ADAP, MOAP, SOAP
+from apmax.torch.sampler import IndexedDataset, PositiveNegativeBatchSampler
+
+__all__ = [
+    "ADAP",
+    "MOAP",
+    "SOAP",
+    "APLoss",
+    "BlackboxAPLoss",
+    "CompositionalLoss",
+    "ExactAPLoss",
+    "FastAPLoss",
+    "IndexedDataset",
+    "PositiveNegativeBatchSampler",
+    "SmoothAPLoss",
+    "from_table",
+]

@@ -1,0 +1,122 @@
+"""Which examples are positive: labels of any kind, kept as the sorted places of the positives."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from apmax.errors import EmptyInputError, LabelError, NoPositiveError, ShapeError
+from apmax.validation import check_labels
+
+
+class LabelTable(nn.Module):
+    """Labels of n examples under L names; only positives and, if any, missing ones take room.
+
+    `counts` holds (m, n) of every name: its positives, and its examples with a label.
+
+    A cell is ``label · n + example``. Positive cells are sorted, so that the row of U that
+    belongs to a cell is its place among them; missing cells are one bit each.
+    """
+
+    cells: Tensor
+    missing: Tensor
+    positives: Tensor
+    known: Tensor
+
+    def __init__(self, labels: Any) -> None:
+        super().__init__()
+        positive, missing = _read(labels)
+        self.examples, self.names = positive.shape[0], positive.shape[1]
+        transposed = positive.T.reshape(-1) if self.names > 1 else positive[:, 0]
+        self.register_buffer("cells", torch.from_numpy(np.flatnonzero(transposed)))
+        bits = np.empty(0, np.uint8)
+        if missing is not None:
+            bits = np.packbits(missing.T.reshape(-1), bitorder="little")
+        self.register_buffer("missing", torch.from_numpy(bits), persistent=False)
+        positives = np.count_nonzero(positive, axis=0)
+        known = np.full(self.names, self.examples)
+        known -= 0 if missing is None else missing.sum(axis=0)
+        self.counts = list(zip(positives.tolist(), known.tolist(), strict=True))
+        self.register_buffer("positives", torch.from_numpy(positives), persistent=False)
+        self.register_buffer("known", torch.from_numpy(known), persistent=False)
+
+    def is_other(self, cells: Any) -> bool:
+        """Whether these are the cells of other positives."""
+        return isinstance(cells, Tensor) and not torch.equal(cells.cpu(), self.cells.cpu())
+
+    def _load_from_state_dict(self, state: Any, prefix: str, *rest: Any) -> None:
+        if not self.is_other(state.get(f"{prefix}cells")):  # the loss says so, and loads nothing
+            super()._load_from_state_dict(state, prefix, *rest)
+
+    def lookup(self, index: Tensor) -> Looked:
+        """What is known of these examples under every name: tensors of shape (L, B)."""
+        wanted = index[None, :]
+        if self.names > 1:
+            labels = torch.arange(self.names, device=index.device)
+            wanted = labels[:, None] * self.examples + wanted
+        rows = torch.searchsorted(self.cells, wanted).clamp_(max=self.cells.numel() - 1)
+        positive = self.cells[rows] == wanted
+        negative = ~positive
+        if self.missing.numel():
+            byte = self.missing[wanted >> 3].long()
+            negative &= ((byte >> (wanted & 7)) & 1) == 0
+        return Looked(rows, positive, negative)
+
+
+class Looked(NamedTuple):
+    """A batch in the table."""
+
+    rows: Tensor  # (L, B): the row of U, where positive
+    positive: Tensor  # (L, B)
+    negative: Tensor  # (L, B)
+
+
+def positives_of(labels: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """The mask of positives of one column of labels: bool, {0, 1} or {-1, 1}."""
+    positive = check_labels(_as_array(labels), name="labels")
+    if positive.all():
+        raise LabelError(
+            "`labels` holds positives only: a ranking needs negatives; check the labels"
+        )
+    return positive
+
+
+def _read(labels: Any) -> tuple[Any, Any]:
+    """(n, L) masks of the positive and of the missing labels; None if none is missing."""
+    array = _as_array(labels)
+    if array.ndim != 2 or array.shape[1] == 1:
+        return positives_of(array)[:, None], None
+    if array.size == 0:
+        raise EmptyInputError("`labels` is empty: pass one row per example")
+    positive = array == 1
+    missing = np.isnan(array) if array.dtype.kind == "f" else np.zeros(array.shape, bool)
+    minus, zero = array == -1, array == 0
+    if minus.any() and not zero.any():
+        raise LabelError(
+            "`labels` of shape (n, L) holds -1 but no 0: there -1 means that a label is missing; "
+            "write negatives as 0"
+        )
+    missing |= minus
+    if not (positive | missing | zero).all():
+        raise LabelError(
+            "`labels` of shape (n, L) must hold 1, 0, and NaN or -1 where a label is missing"
+        )
+    if not positive.any():
+        raise NoPositiveError("`labels` holds no positive example: average precision needs one")
+    if not (positive.any(axis=0) & zero.any(axis=0)).any():
+        raise LabelError("`labels` has no column with both classes: there is nothing to rank")
+    return positive, missing if missing.any() else None
+
+
+def _as_array(labels: Any) -> np.ndarray[Any, Any]:
+    if isinstance(labels, Tensor):
+        labels = labels.detach().cpu().numpy()
+    array = np.asarray(labels)
+    if array.ndim not in (1, 2):
+        raise ShapeError(
+            f"`labels` must have shape (n,) or (n, L), got {array.shape}: one row per example"
+        )
+    return array

@@ -1,0 +1,194 @@
+"""Batches with positives in them, and datasets that say which example is which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sized
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, Sampler
+
+from apmax.errors import ParameterError
+from apmax.torch.labels import positives_of
+from apmax.validation import check_count
+
+
+class PositiveNegativeBatchSampler(Sampler[list[int]]):
+    """Batches of positives and negatives, both walked through in random order.
+
+    A pass shows every negative once and every positive equally often, give or take one; no
+    batch holds an example twice. The last batch of a pass has the negatives that are left.
+
+    Parameters
+    ----------
+    labels : (n,) of bool, {0, 1} or {-1, 1}; tensor or array.
+    batch_size : examples per batch, on each replica.
+    positives_per_batch : how many of them are positive; None is a quarter, at least 2.
+    generator : where randomness comes from; None is one of its own with seed 0. Replicas must
+        have generators of the same seed.
+    num_replicas, rank : the processes that train together, and which of them this is: all
+        replicas' batches together are one batch of num_replicas · batch_size.
+
+    ``state_dict`` in the middle of a pass resumes there. A DataLoader with workers reads ahead of
+    training, so say how far training is: ``state_dict(batches_done=…)``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from apmax.torch import PositiveNegativeBatchSampler
+    >>> labels = torch.arange(100) < 5
+    >>> sampler = PositiveNegativeBatchSampler(labels, batch_size=12, positives_per_batch=2)
+    >>> batches = list(sampler)
+    >>> len(batches), [sum(i < 5 for i in batch) for batch in batches[:3]]
+    (10, [2, 2, 2])
+    """
+
+    def __init__(
+        self,
+        labels: Any,
+        batch_size: int,
+        positives_per_batch: int | None = None,
+        *,
+        generator: torch.Generator | None = None,
+        num_replicas: int = 1,
+        rank: int = 0,
+    ) -> None:
+        check_count(batch_size, "batch_size", at_least=2, why="it holds both classes")
+        why = "it is how many processes train together"
+        check_count(num_replicas, "num_replicas", why=why)
+        check_count(rank, "rank", at_least=0, why="it counts the processes from 0")
+        if rank >= num_replicas:
+            raise ParameterError(
+                f"`rank` = {rank} must be below num_replicas = {num_replicas}: it counts from 0"
+            )
+        positive = torch.from_numpy(positives_of(labels))
+        self.positives = positive.nonzero()[:, 0]
+        self.negatives = (~positive).nonzero()[:, 0]
+        if positives_per_batch is None:
+            least = min(2, batch_size - 1)
+            positives_per_batch = min(max(least, batch_size // 4), self.positives.numel())
+        why = "a batch needs positives"
+        check_count(positives_per_batch, "positives_per_batch", why=why)
+        if positives_per_batch >= batch_size:
+            raise ParameterError(
+                f"`positives_per_batch` = {positives_per_batch} leaves no room for negatives in a "
+                f"batch of {batch_size}: lower it"
+            )
+        self.plus = positives_per_batch * num_replicas
+        self.minus = (batch_size - positives_per_batch) * num_replicas
+        if self.plus > self.positives.numel():
+            raise ParameterError(
+                f"`positives_per_batch` = {positives_per_batch} on {num_replicas} replicas is more "
+                f"than the {self.positives.numel()} positives there are: lower it"
+            )
+        self.generator = generator or torch.Generator().manual_seed(0)
+        self.num_replicas, self.rank = num_replicas, rank
+        self._start = self.generator.get_state()  # of the pass that is under way
+        self._done = 0
+
+    def __len__(self) -> int:
+        """Batches in a pass."""
+        return (self.negatives.numel() + self.minus - 1) // self.minus
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Go on with the pass that was under way, or start a new one."""
+        if self._done >= len(self):
+            self._done = 0
+        if self._done == 0:
+            self._start = self.generator.get_state()
+        else:
+            self.generator.set_state(self._start)
+        negatives = self.negatives[self._shuffled(self.negatives.numel())]
+        positives = self._positives_of_a_pass()
+        for k in range(self._done, len(self)):
+            plus = positives[k * self.plus : (k + 1) * self.plus]
+            minus = negatives[k * self.minus : (k + 1) * self.minus]
+            self._done = k + 1
+            yield torch.cat([self._own(plus), self._own(minus)]).tolist()
+
+    def state_dict(self, batches_done: int | None = None) -> dict[str, Any]:
+        """Where the pass stands; `batches_done` if training is behind the sampler."""
+        done = self._done if batches_done is None else batches_done
+        return {"generator": self._start, "batches_done": done}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there: the next iteration yields the batch after the last one done."""
+        done = check_count(
+            state["batches_done"], "batches_done", at_least=0, why="it counts batches"
+        )
+        if done > len(self):
+            raise ParameterError(
+                f"`batches_done` = {done} is more than the {len(self)} batches of a pass: the "
+                "checkpoint belongs to other data or another batch_size"
+            )
+        generator = torch.Generator()
+        generator.set_state(state["generator"].cpu())  # raises before anything has changed
+        self._start, self._done = state["generator"].cpu(), done
+        self.generator.set_state(self._start)
+        if done == len(self):  # the next pass starts where this one left the generator
+            self._shuffled(self.negatives.numel())
+            self._positives_of_a_pass()
+            self._start, self._done = self.generator.get_state(), 0
+
+    def _positives_of_a_pass(self) -> Tensor:
+        """Permutations of the positives, one after the other, with no batch that repeats one."""
+        wanted, m = len(self) * self.plus, self.positives.numel()
+        parts: list[Tensor] = []
+        taken = 0
+        while taken < wanted:
+            order = self._shuffled(m)
+            open_places = -taken % self.plus  # of the batch that the last permutation began
+            if open_places:
+                in_batch = parts[-1][-(self.plus - open_places) :]
+                repeated = torch.isin(order, in_batch)
+                fresh = order[~repeated]
+                later = torch.cat([fresh[open_places:], order[repeated]])
+                mixed = later[self._shuffled(later.numel())]
+                order = torch.cat([fresh[:open_places], mixed])
+            parts.append(order)
+            taken += m
+        return self.positives[torch.cat(parts)[:wanted]]
+
+    def _own(self, shared: Tensor) -> Tensor:
+        """This replica's part of a batch."""
+        return shared.tensor_split(self.num_replicas)[self.rank]
+
+    def _shuffled(self, size: int) -> Tensor:
+        return torch.randperm(size, generator=self.generator)
+
+
+class IndexedDataset(Dataset[tuple[Any, ...]]):
+    """A map-style dataset whose items end with their index, as ``APLoss`` wants it.
+
+    >>> import torch
+    >>> from torch.utils.data import TensorDataset
+    >>> from apmax.torch import IndexedDataset
+    >>> data = IndexedDataset(TensorDataset(torch.zeros(3, 2), torch.tensor([0, 1, 0])))
+    >>> x, y, index = data[2]
+    >>> index
+    2
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+            raise ParameterError(
+                f"`dataset` = {type(dataset).__name__} must have a length and items by number: an "
+                "iterable dataset has no index to give"
+            )
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        """As many items as the dataset has."""
+        return len(cast(Sized, self.dataset))
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        """The item's parts, then its index."""
+        index = int(index)
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError(f"index {index} is outside of a dataset of {len(self)} items")
+        item = self.dataset[index]
+        parts = tuple(item) if isinstance(item, (tuple, list)) else (item,)
+        return (*parts, index)

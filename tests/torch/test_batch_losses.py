@@ -1,0 +1,170 @@
+"""Losses of a batch alone, against values computed by hand and against the oracle."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.examples import CASE_NAMES, CASES
+
+from apmax import average_precision, surrogate_ap
+from apmax.errors import LabelError, NonFiniteError, NoPositiveError, NotNumericError, ShapeError
+from apmax.torch import BlackboxAPLoss, ExactAPLoss, FastAPLoss, SmoothAPLoss
+
+LOSSES = [SmoothAPLoss, FastAPLoss, BlackboxAPLoss, ExactAPLoss]
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def test_smooth_ap_by_hand() -> None:
+    """Scores 2, 1, 0 with the first and the last positive, τ = 1."""
+    a = sigmoid(1 - 2), sigmoid(0 - 2)
+    b = sigmoid(2 - 0), sigmoid(1 - 0)
+    first = (1 + a[1]) / (1 + a[0] + a[1])
+    last = (1 + b[0]) / (1 + b[0] + b[1])
+    loss = SmoothAPLoss(1.0)(torch.tensor([2.0, 1.0, 0.0]).double(), torch.tensor([1, 0, 1]))
+    assert loss.item() == pytest.approx(1 - (first + last) / 2, rel=1e-12)
+
+
+def test_smooth_ap_of_a_low_temperature_is_ap() -> None:
+    rng = np.random.default_rng(0)
+    scores, labels = rng.random(50), rng.random(50) < 0.3
+    loss = SmoothAPLoss(1e-6)(torch.from_numpy(scores), torch.from_numpy(labels))
+    assert loss.item() == pytest.approx(1 - average_precision(labels, scores), abs=1e-9)
+
+
+def test_fast_ap_by_hand() -> None:
+    """Two bins of width ½ and so three centres 1, ½, 0; scores 1, ¾, ¼, positives 1 and ¼."""
+    h_plus, h = [1.0, 0.5, 0.5], [1.5, 1.0, 0.5]
+    H_plus, H = np.cumsum(h_plus), np.cumsum(h)
+    expected = 1 - sum(p * a / b for p, a, b in zip(h_plus, H_plus, H, strict=True)) / 2
+    loss = FastAPLoss(bins=2)(torch.tensor([1.0, 0.75, 0.25]).double(), torch.tensor([1, 0, 1]))
+    assert loss.item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_blackbox_is_exact_forward_and_moves_the_ranks_backward() -> None:
+    scores = torch.tensor([0.9, 0.8, 0.4, 0.35], dtype=torch.float64, requires_grad=True)
+    labels = torch.tensor([1, 0, 1, 0])
+    loss = BlackboxAPLoss(strength=2.0, margin=0.0)(scores, labels)
+    loss.backward()
+    assert loss.item() == pytest.approx(1 - (1 + 2 / 3) / 2)
+    # Ranks among all: 1, 2, 3, 4; loss = 1 − (1/r₁ + 2/r₃)/2, so its slopes there are
+    slope = np.array([0.5 * 1 / 1**2, 0.0, 0.5 * 2 / 3**2, 0.0])
+    moved = scores.detach().numpy() + 2.0 * slope
+    rank_of_moved = np.argsort(np.argsort(-moved)) + 1
+    expected = -(np.array([1, 2, 3, 4]) - rank_of_moved) / 2.0
+    # Ranks among the positives: 1, 2; slopes −1/(2 r), which move both down and swap neither.
+    pushed = scores.detach().numpy()[[0, 2]] + 2.0 * np.array([-0.5, -0.5 / 3])
+    expected[[0, 2]] -= (np.array([1, 2]) - (np.argsort(np.argsort(-pushed)) + 1)) / 2.0
+    np.testing.assert_allclose(scores.grad.numpy(), expected)
+
+
+@pytest.mark.parametrize("case", CASES, ids=CASE_NAMES)
+def test_the_exact_loss_is_the_exact_objective(case: Any) -> None:
+    if case.weight is not None or case.positive.all() or np.ptp(case.scores) > 100:
+        return  # no weights here; and wide scores need the ranks that the CPU path keeps
+    scores = torch.from_numpy(case.scores).clone().requires_grad_()
+    loss = ExactAPLoss(gamma=0.3)(scores, torch.from_numpy(case.positive))
+    loss.backward()
+    exact = surrogate_ap(case.scores, case.positive, gamma=0.3)
+    assert loss.item() == pytest.approx(-exact.value, rel=1e-9)
+    size = np.abs(exact.gradient).max()
+    np.testing.assert_allclose(scores.grad.numpy(), -exact.gradient, atol=1e-8 * size + 1e-15)
+
+
+@pytest.mark.parametrize("loss", [SmoothAPLoss(0.3), FastAPLoss(5), ExactAPLoss(gamma=0.4)])
+def test_gradients_pass_gradcheck(loss: Any) -> None:
+    scores = torch.from_numpy(np.random.default_rng(1).random(9)).requires_grad_()
+    labels = torch.arange(9) % 3 == 0
+    assert torch.autograd.gradcheck(lambda s: loss(s, labels), (scores,))
+
+
+def test_the_exact_loss_takes_a_large_batch_that_pairs_would_not_fit() -> None:
+    rng = np.random.default_rng(2)
+    n = 300_000
+    labels = rng.random(n) < 0.1
+    scores = (rng.random(n) + 0.2 * labels).astype(np.float32)
+    s = torch.from_numpy(scores).requires_grad_()
+    loss = ExactAPLoss()(s, torch.from_numpy(labels))
+    loss.backward()
+    exact = surrogate_ap(scores, labels, gamma=0.1)
+    assert loss.item() == pytest.approx(-exact.value, rel=1e-6)
+    size = np.abs(exact.gradient).max()
+    np.testing.assert_allclose(s.grad.numpy(), -exact.gradient, atol=1e-5 * size)
+
+
+@pytest.mark.parametrize("make", LOSSES)
+def test_several_labels_are_the_mean_and_missing_ones_are_not_there(make: Any) -> None:
+    rng = np.random.default_rng(3)
+    scores = torch.from_numpy(rng.random((30, 3)))
+    labels = torch.from_numpy((rng.random((30, 3)) < 0.4).astype(float))
+    labels[4:9, 1] = math.nan
+    labels[2:6, 2] = -1
+    loss = make()
+    singles = []
+    for k in range(3):
+        known = (labels[:, k] == 0) | (labels[:, k] == 1)
+        singles.append(loss(scores[known, k], labels[known, k]).item())
+    assert loss(scores, labels).item() == pytest.approx(np.mean(singles), rel=1e-9)
+
+
+@pytest.mark.parametrize("make", LOSSES)
+def test_labels_of_any_kind(make: Any) -> None:
+    scores = torch.tensor([0.9, 0.3, 0.4, 0.1])
+    mask = torch.tensor([True, False, True, False])
+    values = {make()(scores, kind).item() for kind in (mask, mask.float(), mask.long() * 2 - 1)}
+    assert len(values) == 1
+
+
+@pytest.mark.parametrize("make", LOSSES)
+@pytest.mark.parametrize("labels", [torch.zeros(4), torch.ones(4)], ids=["no +", "no -"])
+def test_a_poor_batch_is_skipped_and_counted_or_an_error(make: Any, labels: Any) -> None:
+    scores = torch.rand(4, requires_grad=True)
+    loss = make()
+    value = loss(scores, labels)
+    value.backward()
+    assert value.item() == 0
+    assert not scores.grad.any()
+    assert int(loss.skipped) == 1
+    with pytest.raises(NoPositiveError):
+        make(poor_batch="error")(scores, labels)
+
+
+@pytest.mark.parametrize("make", LOSSES)
+def test_bad_batches_are_refused(make: Any) -> None:
+    labels = torch.tensor([1, 0, 1, 0])
+    scores = torch.rand(4)
+    bad: list[tuple[Any, Any, Any]] = [
+        (scores.log() * math.nan, labels, NonFiniteError),
+        (scores / 0, labels, NonFiniteError),
+        (scores.long(), labels, NotNumericError),
+        (scores, labels[1:], ShapeError),
+        (scores[:, None, None], labels[:, None, None], ShapeError),
+        (scores, torch.tensor([1, 0, 2, 0]), LabelError),
+        (scores, torch.tensor([1, 0, -1, 0]), LabelError),
+        (scores, torch.tensor([1, 0, math.nan, 0]), LabelError),
+        (scores, [1, 0, 1, 0], ShapeError),
+    ]
+    for s, y, error in bad:
+        with pytest.raises(error):
+            make()(s, y)
+
+
+@pytest.mark.parametrize("make", LOSSES)
+def test_a_step_downhill_raises_ap(make: Any) -> None:
+    rng = np.random.default_rng(4)
+    positive = rng.random(64) < 0.3
+    labels = torch.from_numpy(positive)
+    scores = torch.from_numpy(0.7 * rng.random(64) + 0.2 * positive).requires_grad_()
+    loss = make() if make is not SmoothAPLoss else make(0.1)
+    before = average_precision(labels, scores.detach())
+    for _ in range(100):
+        (slope,) = torch.autograd.grad(loss(scores, labels), scores)
+        with torch.no_grad():
+            scores.sub_(0.02 * slope / slope.abs().max().clamp(min=1e-12)).clamp_(0, 1)
+    assert average_precision(labels, scores.detach()) > before + 0.05

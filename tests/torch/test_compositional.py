@@ -1,0 +1,211 @@
+"""The engine: its value, its gradient, its memory, and two problems that are not AP."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from apmax.errors import NonFiniteError, NotNumericError, ParameterError, ShapeError
+from apmax.method import trackers as numpy_trackers
+from apmax.problem.outer import Box
+from apmax.torch import CompositionalLoss
+
+
+def ratio(u: Any) -> Any:
+    return -u[:, 0] / u[:, 1]
+
+
+def test_value_and_gradient_are_those_of_the_definition() -> None:
+    w = torch.tensor([0.3, -0.7], dtype=torch.float64, requires_grad=True)
+    A = torch.randn(4, 3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+    def outer(u: Any) -> Any:
+        return (u[:, 0] * u[:, 1]).exp() + u[:, 2] ** 2
+
+    loss = CompositionalLoss(outer, 10, 3, beta0=0.25).double()
+    rows = torch.tensor([7, 2, 9, 0])
+    old = torch.randn(4, 3, dtype=torch.float64)
+    loss(old, rows)
+    inner = torch.tanh(A @ w)
+    value = loss(inner, rows)
+    value.backward()
+    U = (0.75 * old + 0.25 * inner).detach().requires_grad_()
+    (pulls,) = torch.autograd.grad(outer(U).mean(), U)
+    at = w.detach().clone().requires_grad_()
+    (pulls * torch.tanh(A @ at)).sum().backward()
+    assert value.item() == pytest.approx(outer(U).mean().item(), rel=1e-12)
+    torch.testing.assert_close(w.grad, at.grad)
+
+
+@pytest.mark.parametrize("name", ["none", "moving_average", "randomized_coordinate"])
+@pytest.mark.parametrize("first_visit", ["estimate", "zero"])
+@pytest.mark.parametrize("schedule", ["constant", "inverse_sqrt"])
+def test_trackers_are_those_of_the_method_table(name: str, first_visit: str, schedule: str) -> None:
+    box = Box(top1=0.3, bottom2=0.01, top2=2.0)
+    theirs = numpy_trackers.TRACKERS[name](20, box=box, first_visit=first_visit)
+    edges = ([0.0, 0.01], [0.3, 2.0])
+    options = {"tracker": name, "first_visit": first_visit, "schedule": schedule, "beta0": 0.6}
+    ours = CompositionalLoss(ratio, 20, 2, box=edges, **options).double()
+    rng = np.random.default_rng(0)
+    for t in range(1, 60):
+        rows = rng.choice(20, 4, replace=False)
+        estimate = rng.random((4, 2))
+        beta0 = 0.6 if schedule == "constant" else 0.6 / math.sqrt(t)
+        u = theirs.update(rows, estimate, beta0)
+        value = ours(torch.from_numpy(estimate), torch.from_numpy(rows))
+        assert value.item() == pytest.approx(float((-u[:, 0] / u[:, 1]).mean()), rel=1e-9)
+    if name != "none":
+        np.testing.assert_allclose(ours.tracked().numpy(), theirs.values(), rtol=1e-9)
+
+
+def test_msvr_follows_its_formula() -> None:
+    loss = CompositionalLoss(lambda u: u[:, 0], 8, 1, tracker="msvr", beta0=0.2).double()
+    rows = torch.tensor([1, 5])
+    first = torch.tensor([[1.0], [2.0]], dtype=torch.float64)
+    loss(first, rows, previous=first)
+    new, old = first + 0.5, first + 0.1
+    loss(new, rows, previous=old)
+    theta = (8 - 2) / (2 * 0.8) + 0.8
+    expected = 0.8 * first + 0.2 * new + theta * (new - old)
+    torch.testing.assert_close(loss.tracked(rows), expected)
+    with pytest.raises(ParameterError, match="previous"):
+        loss(new, rows)
+
+
+def test_msvr_follows_a_moving_target_more_closely_than_a_moving_average() -> None:
+    rng = np.random.default_rng(1)
+    slopes = rng.normal(size=(50, 1))
+    errors = {}
+    for name in ("msvr", "moving_average"):
+        loss = CompositionalLoss(lambda u: u[:, 0], 50, 1, tracker=name, beta0=0.1).double()
+        draw = np.random.default_rng(2)
+        last, found = 0.0, []
+        for t in range(1, 800):
+            w = math.sin(t / 200)
+            rows = draw.choice(50, 10, replace=False)
+            noise = 0.1 * draw.normal(size=(10, 1))
+            now, then = (torch.from_numpy(slopes[rows] * at + noise) for at in (w, last))
+            extra = {"previous": then} if name == "msvr" else {}
+            loss(now, torch.from_numpy(rows), **extra)
+            last = w
+            if t > 200:
+                found.append(np.nanmean((loss.tracked().numpy() - slopes * w) ** 2))
+        errors[name] = np.mean(found)
+    assert errors["msvr"] < 0.8 * errors["moving_average"]
+
+
+def test_p_norm_push_reaches_the_optimum_of_the_full_objective() -> None:
+    """Rudin (2009): Σ over negatives of (mean over positives of ℓ)^p; the inner mean is sampled."""
+    rng = np.random.default_rng(3)
+    X = torch.from_numpy(rng.normal(size=(120, 3)))
+    X[:30, 0] += 1.0
+    plus, minus = X[:30], X[30:]
+
+    def pushes(w: Any, negatives: Any, positives: Any) -> Any:
+        return torch.nn.functional.softplus(negatives @ w - (positives @ w)[:, None]).mean(0)
+
+    def objective(w: Any) -> Any:
+        return (pushes(w, minus, plus) ** 4).mean() + 0.05 * w.square().sum()
+
+    best = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    exact = torch.optim.LBFGS([best], max_iter=200, tolerance_grad=1e-10)
+
+    def closure() -> Any:
+        exact.zero_grad()
+        value = objective(best)
+        value.backward()
+        return value
+
+    exact.step(closure)
+    w = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    loss = CompositionalLoss(lambda u: u[:, 0] ** 4, 90, 1, beta0=0.1).double()
+    steps = torch.optim.SGD([w], lr=0.05)
+    for t in range(3000):
+        steps.param_groups[0]["lr"] = 0.3 / (1 + t / 60)
+        rows = torch.from_numpy(rng.choice(90, 30, replace=False))
+        some = torch.from_numpy(rng.choice(30, 10, replace=False))
+        steps.zero_grad()
+        inner = pushes(w, minus[rows], plus[some])[:, None]
+        (loss(inner, rows) + 0.05 * w.square().sum()).backward()
+        steps.step()
+    gap = objective(w) - objective(best)
+    start = objective(torch.zeros_like(w)) - objective(best)
+    assert gap < 0.01 * start
+    # Sampling alone, without a memory, ends elsewhere: f of a noisy mean is not the mean of f.
+    torch.testing.assert_close(w, best, rtol=0.1, atol=0.05)
+
+
+def test_group_robust_optimisation_reaches_its_optimum() -> None:
+    """min over w of λ log mean_g exp(risk_g(w) / λ): f(u) = exp(u / λ) has the same minimiser."""
+    rng = np.random.default_rng(4)
+    centres = torch.tensor([-1.0, 0.0, 4.0], dtype=torch.float64)
+    temperature = 2.0
+
+    grid = torch.linspace(-1, 4, 50_001, dtype=torch.float64)
+    on_grid = torch.stack([(grid - c).square() / 2 for c in centres])
+    best = grid[torch.logsumexp(on_grid / temperature, dim=0).argmin()]
+    w = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    shift = 6.0  # exp of a risk less a constant: the same minimiser, smaller numbers
+    loss = CompositionalLoss(
+        lambda u: temperature * ((u[:, 0] - shift) / temperature).exp(), 3, 1, beta0=0.2
+    ).double()
+    steps = torch.optim.SGD([w], lr=0.02)
+    for t in range(4000):
+        steps.param_groups[0]["lr"] = 0.1 / (1 + t / 100)
+        noise = torch.from_numpy(rng.normal(size=(3, 64)))
+        rows = torch.from_numpy(rng.permutation(3)[:2])
+        inner = ((w - centres[rows, None]) - noise[rows]).square().mean(1, keepdim=True) / 2
+        steps.zero_grad()
+        loss(inner, rows).backward()
+        steps.step()
+    assert w.item() == pytest.approx(best.item(), abs=0.05)
+    assert abs(best.item() - centres.mean().item()) > 0.2  # not what the average risk would give
+
+
+BAD: dict[str, tuple[Any, Any, Any]] = {
+    "three columns": (torch.ones(2, 3), torch.tensor([0, 1]), ShapeError),
+    "a vector": (torch.ones(2), torch.tensor([0, 1]), ShapeError),
+    "integers": (torch.ones(2, 2).long(), torch.tensor([0, 1]), NotNumericError),
+    "NaN": (torch.full((2, 2), math.nan), torch.tensor([0, 1]), NonFiniteError),
+    "infinity": (torch.full((2, 2), math.inf), torch.tensor([0, 1]), NonFiniteError),
+    "row outside": (torch.ones(2, 2), torch.tensor([0, 5]), ParameterError),
+    "row twice": (torch.ones(2, 2), torch.tensor([1, 1]), ParameterError),
+    "too few rows": (torch.ones(2, 2), torch.tensor([1]), ShapeError),
+    "no rows": (torch.ones(0, 2), torch.tensor([], dtype=torch.int64), ShapeError),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_estimates_are_refused_and_change_nothing(name: str) -> None:
+    loss = CompositionalLoss(ratio, 5, 2)
+    loss(torch.ones(2, 2), torch.tensor([0, 3]))
+    before = {key: value.clone() for key, value in loss.state_dict().items()}
+    inner, rows, error = BAD[name]
+    with pytest.raises(error):
+        loss(inner, rows)
+    for key, value in loss.state_dict().items():
+        torch.testing.assert_close(value, before[key], rtol=0, atol=0, equal_nan=True)
+
+
+def test_an_outer_function_that_mixes_rows_up_is_refused_and_changes_nothing() -> None:
+    loss = CompositionalLoss(lambda u: u, 5, 2)
+    before = {key: value.clone() for key, value in loss.state_dict().items()}
+    with pytest.raises(ShapeError, match="one number per row"):
+        loss(torch.ones(2, 2), torch.tensor([0, 3]))
+    for key, value in loss.state_dict().items():
+        torch.testing.assert_close(value, before[key], rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_million_rounds_do_not_wear_out_the_clock() -> None:
+    loss = CompositionalLoss(ratio, 4, 2, tracker="randomized_coordinate", beta0=0.9).double()
+    loss.log_decay[0] = 1e6 * math.log1p(-0.9)  # as after a million rounds
+    loss.rounds.fill_(1_000_000)
+    fresh = CompositionalLoss(ratio, 4, 2, tracker="randomized_coordinate", beta0=0.9).double()
+    for rows in ([0, 1], [1, 2], [0, 3], [2, 3]):
+        index = torch.tensor(rows)
+        inner = torch.rand(2, 2, dtype=torch.float64) + 0.5
+        assert loss(inner, index).item() == pytest.approx(fresh(inner, index).item(), rel=1e-8)

@@ -1,0 +1,218 @@
+"""The optimizers: the paper's directions, and the manners of torch's own."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from apmax.errors import ParameterError, UnknownNameError
+from apmax.method.directions import DIRECTIONS
+from apmax.torch import ADAP, MOAP, SOAP
+
+MOMENTS = ("beta2", "delta")
+MAKERS: dict[str, Any] = {
+    "plain": lambda p, **k: SOAP(p, style="sgd", **k),
+    "momentum": lambda p, **k: MOAP(p, **{key: k[key] for key in k if key not in MOMENTS}),
+    "adam": lambda p, **k: ADAP(p, style="adam", **k),
+    "adagrad": lambda p, **k: ADAP(p, style="adagrad", **k),
+    "amsgrad": lambda p, **k: ADAP(p, style="amsgrad", **k),
+    "adabound": lambda p, **k: ADAP(p, style="adabound", **k),
+}
+
+
+def parameters(seed: int = 0) -> list[Any]:
+    generator = torch.Generator().manual_seed(seed)
+    shapes = [(3,), (2, 4), ()]
+    return [
+        torch.nn.Parameter(torch.randn(shape, dtype=torch.float64, generator=generator))
+        for shape in shapes
+    ]
+
+
+def give_gradients(params: list[Any], step: int) -> None:
+    generator = torch.Generator().manual_seed(100 + step)
+    for p in params:
+        p.grad = torch.randn(p.shape, dtype=p.dtype, generator=generator)
+
+
+def train(optimizer: Any, params: list[Any], first: int, last: int) -> None:
+    for step in range(first, last):
+        give_gradients(params, step)
+        optimizer.step()
+
+
+@pytest.mark.parametrize("schedule", ["constant", "inverse_sqrt"])
+@pytest.mark.parametrize("name", MAKERS)
+def test_directions_are_those_of_the_paper(name: str, schedule: str) -> None:
+    params = parameters()
+    optimizer = MAKERS[name](params, lr=0.1, beta1=0.3, beta2=0.05, delta=1e-3, schedule=schedule)
+    flat = np.concatenate([p.detach().numpy().ravel() for p in params])
+    direction = DIRECTIONS[name](flat.size, 1e-3, (0.1, 1e3))
+    for t in range(1, 30):
+        give_gradients(params, t)
+        gradient = np.concatenate([p.grad.numpy().ravel() for p in params])
+        fade = 1 / math.sqrt(t) if schedule == "inverse_sqrt" else 1.0
+        flat = flat - 0.1 * fade * direction.step(gradient, t, 0.3 * fade, 0.05)
+        optimizer.step()
+        now = np.concatenate([p.detach().numpy().ravel() for p in params])
+        np.testing.assert_allclose(now, flat, rtol=1e-10, atol=1e-12)
+
+
+def test_soap_with_style_adam_is_adam_without_its_bias_correction() -> None:
+    ours, theirs = parameters(), parameters()
+    optimizer = SOAP(ours, lr=0.01)
+    reference = torch.optim.Adam(theirs, lr=1.0)
+    for t in range(1, 20):
+        for group in reference.param_groups:  # undo torch's correction
+            group["lr"] = 0.01 * (1 - 0.9**t) / math.sqrt(1 - 0.999**t)
+            group["eps"] = 1e-8 / math.sqrt(1 - 0.999**t)
+        give_gradients(ours, t)
+        give_gradients(theirs, t)
+        optimizer.step()
+        reference.step()
+    for p, q in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_checkpoint_brings_back_the_same_run(name: str) -> None:
+    options = {"lr": 0.1, "beta1": 0.3, "beta2": 0.05, "delta": 1e-3}
+    straight = parameters()
+    train(MAKERS[name](straight, **options), straight, 0, 20)
+    broken = parameters()
+    first = MAKERS[name](broken, **options)
+    train(first, broken, 0, 11)
+    file = io.BytesIO()
+    torch.save({"optimizer": first.state_dict(), "params": broken}, file)
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    resumed = saved["params"]
+    second = MAKERS[name](resumed, lr=0.7)
+    second.load_state_dict(saved["optimizer"])
+    train(second, resumed, 11, 20)
+    for p, q in zip(straight, resumed, strict=True):
+        assert torch.equal(p, q)
+
+
+def test_parameter_groups_have_their_own_options() -> None:
+    slow, fast = parameters(1), parameters(1)
+    optimizer = ADAP([{"params": slow, "lr": 0.0}, {"params": fast, "style": "adagrad"}], lr=0.1)
+    alone = parameters(1)
+    reference = ADAP(alone, lr=0.1, style="adagrad")
+    before = [p.detach().clone() for p in slow]
+    for t in range(5):
+        for params in (slow, fast, alone):
+            give_gradients(params, t)
+        optimizer.step()
+        reference.step()
+    for p, q, kept, now in zip(fast, alone, before, slow, strict=True):
+        assert torch.equal(p, q)
+        assert torch.equal(kept, now)
+
+
+def test_schedulers_of_torch_move_the_learning_rate() -> None:
+    params, expected = parameters(), parameters()
+    optimizer = SOAP(params, lr=0.1, style="sgd")
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
+    for t in range(6):
+        give_gradients(params, t)
+        give_gradients(expected, t)
+        with torch.no_grad():
+            for p in expected:
+                p.sub_(0.1 * 0.5 ** (t // 2) * p.grad)
+        optimizer.step()
+        scheduler.step()
+    for p, q in zip(params, expected, strict=True):
+        torch.testing.assert_close(p, q)
+
+
+def test_closures_and_missing_gradients() -> None:
+    params = parameters()
+    optimizer = MOAP(params, lr=0.1)
+    before = params[1].detach().clone()
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        value = params[0].square().sum()
+        value.backward()
+        return value
+
+    assert optimizer.step(closure).item() > 0
+    assert torch.equal(params[1], before)
+
+
+def test_penalty_is_part_of_the_gradient_and_weight_decay_is_not() -> None:
+    for option in ("penalty", "weight_decay"):
+        (p,) = parameters()[:1]
+        start = p.detach().clone()
+        p.grad = torch.ones_like(p)
+        SOAP([p], lr=0.1, style="sgd", **{option: 0.3}).step()
+        decay = 2 * 0.3 * start if option == "penalty" else 0.3 * start
+        torch.testing.assert_close(p.detach(), start - 0.1 * (1 + decay))
+    ours, theirs = parameters(), parameters()
+    adaptive, adamw = SOAP(ours, lr=0.1, weight_decay=0.2), SOAP(theirs, lr=0.1)
+    give_gradients(ours, 0)
+    give_gradients(theirs, 0)
+    with torch.no_grad():
+        for p in theirs:
+            p.mul_(1 - 0.1 * 0.2)
+    adaptive.step()
+    adamw.step()
+    for p, q in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(p, q)
+
+
+def test_sparse_gradients_are_refused_and_nothing_moves() -> None:
+    dense, table = torch.nn.Parameter(torch.ones(2)), torch.nn.Embedding(5, 2, sparse=True)
+    optimizer = ADAP([dense, table.weight])
+    dense.grad = torch.ones(2)
+    table(torch.tensor([1])).sum().backward()
+    state = copy.deepcopy(optimizer.state_dict())
+    with pytest.raises(ParameterError, match="sparse=False"):
+        optimizer.step()
+    assert dense.tolist() == [1, 1]
+    assert optimizer.state_dict() == state
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"lr": -1.0}, ParameterError),
+        ({"lr": math.nan}, ParameterError),
+        ({"beta1": 0.0}, ParameterError),
+        ({"beta2": 1.5}, ParameterError),
+        ({"delta": 0.0}, ParameterError),
+        ({"penalty": -1.0}, ParameterError),
+        ({"weight_decay": -1.0}, ParameterError),
+        ({"bounds": (2.0, 1.0)}, ParameterError),
+        ({"style": "adamm"}, UnknownNameError),
+        ({"style": "sgd"}, UnknownNameError),
+        ({"schedule": "linear"}, UnknownNameError),
+    ],
+)
+def test_bad_options_are_named(options: Any, error: Any) -> None:
+    with pytest.raises(error, match=next(iter(options))):
+        ADAP(parameters(), **options)
+
+
+def test_misspelt_options_are_not_swallowed() -> None:
+    with pytest.raises(TypeError, match="betas"):
+        ADAP(parameters(), betas=(0.9, 0.999))
+    with pytest.raises(ParameterError, match="weigth_decay"):
+        ADAP([{"params": parameters(), "weigth_decay": 0.1}])
+    with pytest.raises(ParameterError, match="beta1"):
+        ADAP([{"params": parameters(), "beta1": 7.0}])
+
+
+def test_a_checkpoint_of_an_older_version_gets_the_defaults() -> None:
+    optimizer = ADAP(parameters())
+    state = optimizer.state_dict()
+    del state["param_groups"][0]["bounds"]
+    optimizer.load_state_dict(state)
+    assert optimizer.param_groups[0]["bounds"] == (0.1, 1e3)

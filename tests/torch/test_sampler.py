@@ -1,0 +1,163 @@
+"""Batches: what a pass shows, who gets which part, and where it goes on."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader, TensorDataset
+
+from apmax.errors import ApmaxError, ParameterError
+from apmax.torch import IndexedDataset, PositiveNegativeBatchSampler
+
+LABELS = np.isin(np.arange(203), np.random.default_rng(0).choice(203, 17, replace=False))
+
+
+def sampler(**options: Any) -> PositiveNegativeBatchSampler:
+    settings: dict[str, Any] = {"batch_size": 16, "positives_per_batch": 5}
+    return PositiveNegativeBatchSampler(LABELS, **(settings | options))
+
+
+@given(
+    m=st.integers(2, 30), n=st.integers(1, 80), plus=st.integers(1, 8), minus=st.integers(1, 9),
+    replicas=st.integers(1, 3), seed=st.integers(0, 5),
+)  # fmt: skip
+def test_a_pass_shows_all_negatives_once_and_positives_equally_often(
+    m: int, n: int, plus: int, minus: int, replicas: int, seed: int
+) -> None:
+    labels = np.arange(m + n) < m
+    if plus * replicas > m:
+        return
+    parts = [
+        PositiveNegativeBatchSampler(
+            labels, plus + minus, plus, num_replicas=replicas, rank=rank,
+            generator=torch.Generator().manual_seed(seed),
+        )
+        for rank in range(replicas)
+    ]  # fmt: skip
+    for _ in range(2):
+        seen: Counter[int] = Counter()
+        for together in zip(*parts, strict=True):
+            joined = [i for batch in together for i in batch]
+            assert len(set(joined)) == len(joined)
+            assert sum(i < m for i in joined) == plus * replicas
+            seen.update(joined)
+        assert {seen[i] for i in range(m, m + n)} == {1}
+        shown = [seen[i] for i in range(m)]
+        assert max(shown) - min(shown) <= 1
+
+
+def test_replicas_share_the_batch_of_one_process() -> None:
+    whole = sampler(batch_size=16, positives_per_batch=4)
+    halves = [
+        sampler(batch_size=8, positives_per_batch=2, num_replicas=2, rank=rank) for rank in (0, 1)
+    ]
+    for one, first, second in zip(whole, *halves, strict=True):
+        assert sorted(one) == sorted(first + second)
+
+
+def test_every_pass_is_another_one_and_the_same_seed_gives_the_same() -> None:
+    first, second = sampler(), sampler()
+    passes = [list(first), list(first)]
+    assert passes[0] != passes[1]
+    assert passes == [list(second), list(second)]
+
+
+def test_nothing_global_is_seeded_or_read() -> None:
+    torch.manual_seed(1)
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    list(sampler())
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert np.array_equal(before[1], np.random.get_state()[1])  # noqa: NPY002
+
+
+@pytest.mark.parametrize("stop", [0, 1, 7, 17, 18])
+def test_a_checkpoint_in_the_middle_of_a_pass_goes_on_there(stop: int) -> None:
+    straight = sampler()
+    assert len(straight) == 17
+    expected = [batch for _ in range(3) for batch in straight]
+    broken = sampler()
+    done: list[list[int]] = []
+    while len(done) < stop:
+        for batch in broken:
+            done.append(batch)
+            if len(done) == stop:
+                break
+    file = io.BytesIO()
+    torch.save(broken.state_dict(), file)
+    file.seek(0)
+    resumed = sampler(generator=torch.Generator().manual_seed(99))
+    resumed.load_state_dict(torch.load(file, weights_only=True))
+    while len(done) < len(expected):
+        done.extend(resumed)
+    assert done == expected
+
+
+def test_a_loader_that_reads_ahead_says_how_far_training_is() -> None:
+    data = IndexedDataset(TensorDataset(torch.arange(203.0), torch.from_numpy(LABELS)))
+    ahead = sampler()
+    loader = DataLoader(data, batch_sampler=ahead, num_workers=1, prefetch_factor=3)
+    stream = iter(loader)
+    trained = [next(stream)[2].tolist() for _ in range(4)]
+    state = ahead.state_dict(batches_done=4)
+    del stream
+    resumed = sampler()
+    resumed.load_state_dict(state)
+    assert trained + list(resumed) == list(sampler())
+
+
+@pytest.mark.parametrize(
+    "labels", [LABELS, LABELS.astype(int), np.where(LABELS, 1.0, -1.0), torch.from_numpy(LABELS)]
+)
+def test_labels_of_any_kind(labels: Any) -> None:
+    assert list(PositiveNegativeBatchSampler(labels, 16, 5)) == list(sampler())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_size": 1},
+        {"positives_per_batch": 0},
+        {"positives_per_batch": 16},
+        {"positives_per_batch": 15, "num_replicas": 2},
+        {"num_replicas": 0},
+        {"rank": 1},
+        {"batch_size": 8.0},
+    ],
+)
+def test_bad_options_are_named(options: Any) -> None:
+    with pytest.raises(ParameterError, match="|".join(options)):
+        sampler(**options)
+
+
+@pytest.mark.parametrize("labels", [np.ones(5), np.zeros(5), [], [0, 1, 2]])
+def test_labels_of_one_class_are_refused(labels: Any) -> None:
+    with pytest.raises(ApmaxError):
+        PositiveNegativeBatchSampler(labels, 4)
+
+
+def test_a_checkpoint_of_other_data_is_refused() -> None:
+    one = sampler()
+    with pytest.raises(ParameterError, match="other data"):
+        one.load_state_dict({"generator": torch.Generator().get_state(), "batches_done": 99})
+    assert list(one) == list(sampler())
+
+
+def test_indexed_datasets_yield_the_index_last() -> None:
+    data = IndexedDataset(TensorDataset(torch.arange(3.0), torch.arange(3)))
+    assert len(data) == 3
+    assert [part.item() if torch.is_tensor(part) else part for part in data[-1]] == [2.0, 2, 2]
+    assert IndexedDataset(["a", "b"])[1] == ("b", 1)
+    assert IndexedDataset([["a", 1], ["b", 2]])[0] == ("a", 1, 0)
+    with pytest.raises(IndexError):
+        data[3]
+    with pytest.raises(ParameterError, match="iterable"):
+        IndexedDataset(iter([1, 2]))
+    batch = next(iter(DataLoader(data, batch_size=2)))
+    assert batch[2].tolist() == [0, 1]
