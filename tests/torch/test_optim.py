@@ -216,3 +216,15 @@ def test_a_checkpoint_of_an_older_version_gets_the_defaults() -> None:
     del state["param_groups"][0]["bounds"]
     optimizer.load_state_dict(state)
     assert optimizer.param_groups[0]["bounds"] == (0.1, 1e3)
+
+
+def test_a_copy_goes_on_like_the_original() -> None:
+    params = parameters()
+    optimizer = ADAP(params, lr=0.1)
+    train(optimizer, params, 0, 3)
+    twins: Any = copy.deepcopy({"params": params, "optimizer": optimizer})
+    twins["optimizer"].add_param_group({"params": [torch.nn.Parameter(torch.ones(2))]})
+    train(optimizer, params, 3, 6)
+    train(twins["optimizer"], twins["params"], 3, 6)
+    for p, q in zip(params, twins["params"], strict=True):
+        assert torch.equal(p, q)

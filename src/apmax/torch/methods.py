@@ -8,7 +8,7 @@ from apmax.errors import ParameterError
 from apmax.method.directions import BOUNDS, DELTA
 from apmax.method.table import Method, resolve_method
 from apmax.torch.average_precision import APLoss
-from apmax.torch.optim import STYLES, DirectedOptimizer
+from apmax.torch.optim import DirectedOptimizer
 
 
 class Training(NamedTuple):
@@ -63,7 +63,6 @@ def from_table(
     )
     optimizer = DirectedOptimizer(
         params,
-        STYLES,
         style={"plain": "sgd"}.get(row.direction, row.direction),
         lr=lr,
         beta1=beta1,

@@ -20,8 +20,8 @@ divided by √t; a scheduler of torch's may move ``group["lr"]`` at the same tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -53,15 +53,20 @@ ADAPTIVE = {
     "adabound": Style(True, "moving", "clipped"),
 }
 STYLES: Registry[Style] = Registry("style", {"sgd": PLAIN, "momentum": MOMENTUM, **ADAPTIVE})
+OPTIONS = (
+    "step", "lr", "style", "beta1", "beta2", "delta", "bounds", "penalty", "weight_decay",
+    "schedule",
+)  # fmt: skip
+"""What a parameter group holds."""
 
 
 class DirectedOptimizer(Optimizer):
     """Any style of the table above, with parameter groups, closures and a state to save."""
 
-    def __init__(self, params: Any, allowed: Iterable[str], **defaults: Any) -> None:
-        allowed = Registry("style", {name: STYLES[name] for name in allowed})
-        allowed.choose(defaults["style"])
-        self._allowed = allowed
+    styles: ClassVar[tuple[str, ...]] = tuple(STYLES)
+    """Those that this optimizer has."""
+
+    def __init__(self, params: Any, **defaults: Any) -> None:
         super().__init__(params, {"step": 0, **defaults})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -72,14 +77,14 @@ class DirectedOptimizer(Optimizer):
                 f"a parameter group holds {sorted(unknown)}, which this optimizer does not know: "
                 f"use {', '.join(sorted(self.defaults))}"
             )
-        _check_options({**self.defaults, **param_group}, self._allowed)
+        _check_options({**self.defaults, **param_group}, self.styles)
         super().add_param_group(param_group)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         for group in self.param_groups:  # checkpoints of older versions
-            for name, value in self.defaults.items():
-                group.setdefault(name, value)
+            for name in OPTIONS:
+                group.setdefault(name, self.defaults[name])
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -186,6 +191,8 @@ class SOAP(DirectedOptimizer):
     [0.5, 2.0]
     """
 
+    styles = ("sgd", "adam", "amsgrad")
+
     def __init__(
         self,
         params: Any,
@@ -200,7 +207,7 @@ class SOAP(DirectedOptimizer):
         schedule: str = "constant",
     ) -> None:
         super().__init__(
-            params, ("sgd", "adam", "amsgrad"), lr=lr, style=style, beta1=beta1, beta2=beta2,
+            params, lr=lr, style=style, beta1=beta1, beta2=beta2,
             delta=delta, bounds=BOUNDS, penalty=penalty, weight_decay=weight_decay,
             schedule=schedule,
         )  # fmt: skip
@@ -213,6 +220,8 @@ class MOAP(DirectedOptimizer):
     with ``schedule="constant"`` besides.
     """
 
+    styles = ("momentum",)
+
     def __init__(
         self,
         params: Any,
@@ -224,7 +233,7 @@ class MOAP(DirectedOptimizer):
         schedule: str = "inverse_sqrt",
     ) -> None:
         super().__init__(
-            params, ("momentum",), lr=lr, style="momentum", beta1=beta1, beta2=1.0, delta=DELTA,
+            params, lr=lr, style="momentum", beta1=beta1, beta2=1.0, delta=DELTA,
             bounds=BOUNDS, penalty=penalty, weight_decay=weight_decay, schedule=schedule,
         )  # fmt: skip
 
@@ -235,6 +244,8 @@ class ADAP(DirectedOptimizer):
     Use it with ``APLoss(labels)``, whose beta0 then follows the same 1/√t. `bounds` (c_l, c_u)
     is read by style "adabound" only.
     """
+
+    styles = tuple(ADAPTIVE)
 
     def __init__(
         self,
@@ -251,13 +262,13 @@ class ADAP(DirectedOptimizer):
         schedule: str = "inverse_sqrt",
     ) -> None:
         super().__init__(
-            params, tuple(ADAPTIVE), lr=lr, style=style, beta1=beta1, beta2=beta2, delta=delta,
+            params, lr=lr, style=style, beta1=beta1, beta2=beta2, delta=delta,
             bounds=bounds, penalty=penalty, weight_decay=weight_decay, schedule=schedule,
         )  # fmt: skip
 
 
-def _check_options(options: dict[str, Any], allowed: Registry[Style]) -> None:
-    allowed.choose(options["style"])
+def _check_options(options: dict[str, Any], styles: tuple[str, ...]) -> None:
+    Registry("style", {name: STYLES[name] for name in styles}).choose(options["style"])
     SCHEDULES.choose(options["schedule"])
     check_real(options["lr"], "lr", at_least=0, why="it is the size of a step")
     for name in ("beta1", "beta2"):

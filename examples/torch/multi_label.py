@@ -1,0 +1,52 @@
+"""Several labels per example, some of them missing: the mean of their average precisions.
+
+python examples/torch/multi_label.py
+"""
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from apmax import average_precision
+from apmax.torch import ADAP, APLoss, IndexedDataset
+
+NAMES = ("toxic", "active", "soluble")
+
+
+def make_data(n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.randn(n, 12, generator=generator)
+    mixing = torch.randn(12, len(NAMES), generator=torch.Generator().manual_seed(9))
+    noise = 3.0 * torch.randn(n, len(NAMES), generator=generator)
+    return X, (X @ mixing + noise > 6.0).float()
+
+
+def train(epochs: int = 20) -> dict[str, float]:
+    X, labels = make_data(4000, seed=0)
+    X_test, y_test = make_data(4000, seed=1)
+    unknown = torch.rand(labels.shape, generator=torch.Generator().manual_seed(2)) < 0.2
+    labels[unknown] = float("nan")  # or -1
+
+    torch.manual_seed(0)
+    model = nn.Linear(12, len(NAMES))
+    loss = APLoss(labels, tracker="moving_average")
+    optimizer = ADAP(model.parameters(), lr=0.03)
+    loader = DataLoader(
+        IndexedDataset(TensorDataset(X)),
+        batch_size=256,  # large enough that rare labels have positives in most batches
+        shuffle=True,
+        generator=torch.Generator().manual_seed(0),
+    )
+    for _ in range(epochs):
+        for x, index in loader:
+            optimizer.zero_grad()
+            loss(torch.sigmoid(model(x)), index).backward()
+            optimizer.step()
+    with torch.no_grad():
+        scores = model(X_test)
+    return {name: average_precision(y_test[:, k], scores[:, k]) for k, name in enumerate(NAMES)}
+
+
+if __name__ == "__main__":
+    for name, ap in train().items():
+        print(f"{name}: test AP {ap:.3f}")

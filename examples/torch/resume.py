@@ -1,0 +1,63 @@
+"""Train with checkpoints; stop it at any moment, start it again, and it ends the same.
+
+python examples/torch/resume.py FOLDER
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from apmax.torch import ADAP, APLoss, PositiveNegativeBatchSampler
+
+STEPS, EVERY = 300, 10
+
+
+def save(parts: dict[str, object], path: Path) -> None:
+    """Written aside and renamed: a checkpoint is whole, or it is the one before."""
+    aside = path.with_suffix(".part")
+    torch.save(parts, aside)
+    os.replace(aside, path)
+
+
+def train(folder: Path, steps: int = STEPS) -> nn.Module:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(3000, 10, generator=generator)
+    y = X[:, 0] + 0.5 * torch.randn(3000, generator=generator) > 2.0
+
+    torch.manual_seed(0)
+    model = nn.Linear(10, 1)
+    loss = APLoss(y)
+    optimizer = ADAP(model.parameters(), lr=0.1)
+    sampler = PositiveNegativeBatchSampler(y, batch_size=64, positives_per_batch=16)
+    parts = {"model": model, "loss": loss, "optimizer": optimizer, "sampler": sampler}
+
+    step, path = 0, folder / "checkpoint.pt"
+    if path.exists():
+        saved = torch.load(path, weights_only=True)
+        step = saved["step"]
+        for name, part in parts.items():
+            part.load_state_dict(saved[name])  # type: ignore[attr-defined]
+
+    while step < steps:
+        for batch in sampler:
+            index = torch.tensor(batch)
+            optimizer.zero_grad()
+            loss(torch.sigmoid(model(X[index])[:, 0]), index).backward()
+            optimizer.step()
+            step += 1
+            if step % EVERY == 0 or step == steps:
+                states = {name: part.state_dict() for name, part in parts.items()}  # type: ignore[attr-defined]
+                save({"step": step, **states}, path)
+            if step == steps:
+                break
+    print(f"AP tracked after {step} steps: {loss.average_precision():.3f}")
+    return model
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    train(folder)

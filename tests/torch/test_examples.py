@@ -1,0 +1,44 @@
+"""The examples run, and do what they say."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from benchmarks.datasets import data_folder
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "torch"
+
+
+def example(name: str) -> dict[str, Any]:
+    return runpy.run_path(str(EXAMPLES / f"{name}.py"))
+
+
+def test_the_plain_loop_raises_average_precision() -> None:
+    result = example("plain_loop")["train"]()
+    assert result["average precision"] > result["cross-entropy"] > 0.5
+
+
+def test_several_labels_are_learnt_although_some_are_missing() -> None:
+    assert min(example("multi_label")["train"]().values()) > 0.4
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's own
+def test_lightning_trains_and_its_checkpoint_holds_the_loss(tmp_path: Path) -> None:
+    module, test_ap = example("lightning_module")["train"](
+        epochs=4, default_root_dir=tmp_path, enable_progress_bar=False, enable_model_summary=False
+    )
+    assert test_ap > 0.5
+    (path,) = tmp_path.rglob("*.ckpt")
+    state = torch.load(path, weights_only=True)["state_dict"]
+    torch.testing.assert_close(state["loss.U"], module.loss.U)
+
+
+@pytest.mark.skipif(data_folder() is None, reason="needs w8a: set APMAX_DATA")
+def test_the_linear_model_on_w8a_is_as_good_as_logistic_regression() -> None:
+    folder = data_folder()
+    assert folder is not None
+    assert example("linear_w8a")["train"](folder / "libsvm") > 0.785

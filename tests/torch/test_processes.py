@@ -1,0 +1,127 @@
+"""Processes that train together, die, and go on: always the same result."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "torch"
+SECONDS = 180
+ENVIRONMENT = {
+    **os.environ,
+    "OMP_NUM_THREADS": "1",
+    "PYTHONWARNINGS": "ignore",
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # restarts need it: pytorch issue 135712
+}
+
+
+def torchrun(script: Path, *arguments: str, processes: int, restarts: int = 0) -> str:
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone",
+        f"--nproc-per-node={processes}", f"--max-restarts={restarts}", "--monitor-interval=0.1",
+        str(script), *arguments,
+    ]  # fmt: skip
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=SECONDS, env=ENVIRONMENT, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def checkpoint(folder: Path) -> Any:
+    return torch.load(folder / "checkpoint.pt", weights_only=True)
+
+
+def assert_same(left: Any, right: Any, **tolerance: float) -> None:
+    if isinstance(left, dict):
+        assert left.keys() == right.keys()
+        for key in left:
+            assert_same(left[key], right[key], **tolerance)
+    elif isinstance(left, (list, tuple)):
+        assert len(left) == len(right)
+        for one, other in zip(left, right, strict=True):
+            assert_same(one, other, **tolerance)
+    elif torch.is_tensor(left):
+        torch.testing.assert_close(left, right, equal_nan=True, **tolerance)
+    else:
+        assert left == right
+
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("one")
+    torchrun(EXAMPLES / "two_processes.py", str(folder), processes=1)
+    return folder
+
+
+def test_two_processes_move_the_weights_of_one(one_process: Path, tmp_path: Path) -> None:
+    told = torchrun(EXAMPLES / "two_processes.py", str(tmp_path), processes=2)
+    alone, together = checkpoint(one_process), checkpoint(tmp_path)
+    assert together["step"] == 50
+    for part in ("model", "loss"):
+        assert_same(together[part], alone[part], rtol=1e-10, atol=1e-10)
+    tracked = {line.split()[-1] for line in told.splitlines() if "AP tracked" in line}
+    assert len(tracked) == 1  # U is the same on both ranks
+
+
+DYING = """
+import os, runpy, signal, sys
+sys.argv = sys.argv[1:]
+example = runpy.run_path(sys.argv[0])
+dies_at, rank_that_dies = int(sys.argv[2]), sys.argv[3]
+
+def after_step(step):
+    first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+    if first and step == dies_at and os.environ["RANK"] == rank_that_dies:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+example["train"].__globals__["after_step"] = after_step
+from pathlib import Path
+example["train"](Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize(("dies_at", "rank"), [(23, "1"), (11, "0")])
+def test_a_rank_that_dies_is_restarted_and_the_result_is_the_same(
+    one_process: Path, tmp_path: Path, dies_at: int, rank: str
+) -> None:
+    script = tmp_path / "dying.py"
+    script.write_text(DYING)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    arguments = [str(EXAMPLES / "two_processes.py"), str(folder), str(dies_at), rank]
+    torchrun(script, *arguments, processes=2, restarts=1)
+    for part in ("model", "loss"):
+        left, right = checkpoint(folder)[part], checkpoint(one_process)[part]
+        assert_same(left, right, rtol=1e-10, atol=1e-10)
+
+
+def test_killed_at_a_random_moment_and_resumed_it_is_bit_identical(tmp_path: Path) -> None:
+    command = [sys.executable, str(EXAMPLES / "resume.py")]
+    never, often = tmp_path / "never", tmp_path / "often"
+    subprocess.run([*command, str(never)], check=True, timeout=SECONDS, env=ENVIRONMENT)
+    rng = np.random.default_rng()
+    kills = 0
+    for _ in range(3):
+        process = subprocess.Popen([*command, str(often)], env=ENVIRONMENT)
+        before = (often / "checkpoint.pt").stat().st_mtime_ns if often.is_dir() else None
+        while process.poll() is None:
+            path = often / "checkpoint.pt"
+            if path.exists() and path.stat().st_mtime_ns != before:
+                time.sleep(rng.uniform(0, 0.1))
+                process.send_signal(signal.SIGKILL)
+                break
+            time.sleep(0.002)
+        kills += process.wait() == -signal.SIGKILL
+    assert kills >= 1
+    subprocess.run([*command, str(often)], check=True, timeout=SECONDS, env=ENVIRONMENT)
+    assert_same(checkpoint(often), checkpoint(never), rtol=0, atol=0)
