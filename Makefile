@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 READY := .venv/.ready
 
-.PHONY: help setup test lint format demo bench bench-linear bench-quality clean
+.PHONY: help setup test lint format demo bench bench-linear bench-quality bench-torch clean
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
@@ -43,6 +43,9 @@ bench-linear: setup  ## linear solvers beside PyTorch and LogisticRegression
 
 bench-quality: setup  ## test AP beside LogisticRegressionCV and boosted trees, on real data
 	@$(BIN)/python -m benchmarks.quality
+
+bench-torch: setup  ## a step of APLoss and ADAP beside cross-entropy and Adam
+	@$(BIN)/python -m benchmarks.torch
 
 clean:  ## remove .venv and everything generated
 	rm -rf .venv dist demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

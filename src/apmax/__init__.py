@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 
-_MODULES = {"errors", "kernels", "linear", "method", "metrics", "problem"}
+_MODULES = {"errors", "kernels", "linear", "method", "metrics", "problem", "torch"}
 
 
 def __getattr__(name: str) -> Any:

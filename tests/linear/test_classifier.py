@@ -105,14 +105,35 @@ def test_any_two_labels(labels: tuple[Any, Any]) -> None:
     assert set(model.predict(X)) <= set(labels)
 
 
-def test_frames_keep_their_names() -> None:
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame(X, columns=list("abcdef"))
-    model = APClassifier().fit(frame, pd.Series(Y))
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_keep_their_names(library: str) -> None:
+    frames = pytest.importorskip(library)
+    frame = frames.DataFrame(dict(zip("abcdef", X.T, strict=True)))
+    model = APClassifier().fit(frame, frames.Series(Y))
     assert list(model.feature_names_in_) == list("abcdef")
     np.testing.assert_allclose(
         model.decision_function(frame), APClassifier().fit(X, Y).decision_function(X)
     )
+
+
+def test_repeated_entries_of_a_sparse_matrix_add_up() -> None:
+    whole = sp.csr_matrix(X)
+    halves = sp.csr_matrix(
+        (np.repeat(whole.data / 2, 2), np.repeat(whole.indices, 2), 2 * whole.indptr), X.shape
+    )
+    assert not halves.has_canonical_format
+    same = APClassifier().fit(halves, Y)
+    np.testing.assert_allclose(same.coef_, APClassifier().fit(whole, Y).coef_, rtol=1e-6)
+    assert halves.nnz == 2 * whole.nnz
+
+
+def test_the_folds_fits_are_averaged_or_not() -> None:
+    averaged, alone = (APClassifierCV(cv=3, average=flag).fit(X, Y) for flag in (True, False))
+    assert averaged.alpha_ == alone.alpha_
+    np.testing.assert_array_equal(averaged.scores_, alone.scores_)
+    a, b = averaged.coef_[0], alone.coef_[0]
+    cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+    assert 0.9 < cosine < 1 - 1e-9
 
 
 def test_it_works_in_the_company_of_scikit_learn() -> None:

@@ -84,7 +84,7 @@ class APClassifier(LinearAPModel):
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> model = APClassifier().fit(X[::2], y[::2])
     >>> round(average_precision(y[1::2], model.decision_function(X[1::2])), 3)
-    0.991
+    0.992
     """
 
     _last_w: Floats

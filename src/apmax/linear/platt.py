@@ -13,6 +13,8 @@ from apmax.validation import Floats, Mask
 LEAST_SLOPE = float(np.exp(-10))
 """Of margins of unit deviation: the slope stays positive, and the ranking what it is."""
 ITERATIONS, HALVINGS = 100, 30
+LEAST_DECREASE = 1e-14
+"""Of the log-loss in a step: what rounding makes of smaller ones is not a decrease."""
 
 
 def platt(
@@ -47,11 +49,11 @@ def _newton(
     value, gradient, hessian = smoothed_log_loss(z, positive, share, *targets, p)
     for _ in range(ITERATIONS):
         g = gradient[moving]
-        if np.abs(g).max() < 1e-10:
-            break
         curvature = hessian[moving, moving] + 1e-12 * np.eye(free)
         step = -np.linalg.solve(curvature, g)
         decrease = float(step @ g)
+        if -decrease < LEAST_DECREASE:
+            break
         for halving in range(HALVINGS):
             trial = p.copy()
             trial[moving] += step / 2**halving

@@ -1,0 +1,147 @@
+"""A training step with APLoss and ADAP beside cross-entropy and Adam; ``make bench-torch``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from apmax.torch import ADAP, APLoss
+from benchmarks.timing import Line, medians
+
+BATCH, POSITIVES = 64, 16
+
+
+def lines() -> Iterator[Line]:
+    torch.set_num_threads(1)
+    yield _beside_cross_entropy(
+        "nn.Linear(300, 1)", lambda: nn.Linear(300, 1), (300,), steps=200, repeats=31, bar=1.6
+    )
+    yield _beside_cross_entropy(
+        "a small ResNet, 32 × 32", _small_resnet, (3, 32, 32), steps=1, repeats=61, bar=1.03
+    )
+    yield _optimizer_alone()
+    yield _growth()
+
+
+def _batches(m: int, n: int, count: int = 64) -> Iterator[torch.Tensor]:
+    rng = np.random.default_rng(0)
+    drawn = [
+        np.concatenate(
+            [
+                rng.choice(m, POSITIVES, replace=False),
+                m + rng.choice(n - m, BATCH - POSITIVES, replace=False),
+            ]
+        )
+        for _ in range(count)
+    ]
+    return cycle(torch.from_numpy(index) for index in drawn)
+
+
+def _beside_cross_entropy(
+    name: str, make: Callable[[], nn.Module], shape: tuple[int, ...], *, steps: int, repeats: int,
+    bar: float,
+) -> Line:  # fmt: skip
+    """One step from the zeroed gradients to the moved weights; the data is at hand."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(BATCH, *shape, generator=generator)
+    y = (torch.arange(BATCH) < POSITIVES).float()
+    labels = np.arange(100_000) < 3_000
+    batches = _batches(3_000, 100_000)
+    torch.manual_seed(0)
+    ours, theirs = make(), make()
+    loss, optimizer = APLoss(labels), ADAP(ours.parameters())
+    entropy, adam = nn.BCEWithLogitsLoss(), torch.optim.Adam(theirs.parameters())
+
+    def ap_steps() -> None:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss(torch.sigmoid(ours(x).squeeze(-1)), next(batches)).backward()
+            optimizer.step()
+
+    def entropy_steps() -> None:
+        for _ in range(steps):
+            adam.zero_grad()
+            entropy(theirs(x).squeeze(-1), y).backward()
+            adam.step()
+
+    ap, ce = medians(repeats, ap_steps, entropy_steps)
+    print(f"({name}: ours {ap / steps * 1e6:.0f} µs a step, theirs {ce / steps * 1e6:.0f} µs)")
+    return Line(f"APLoss + ADAP / BCE + Adam, {name}, batch {BATCH}", ap / ce, bar)
+
+
+def _optimizer_alone() -> Line:
+    """ADAP beside Adam with foreach, on tensors of the sizes of a ResNet-18."""
+    sides = []
+    for make in (ADAP, torch.optim.Adam):
+        params = [nn.Parameter(torch.randn(shape)) for shape in _resnet18_shapes()]
+        for p in params:
+            p.grad = torch.randn_like(p)
+        options: Any = {} if make is ADAP else {"foreach": True}
+        sides.append(make(params, **options).step)
+    ours, theirs = medians(15, *sides)
+    return Line("ADAP.step() / Adam(foreach).step(), ResNet-18's parameters", ours / theirs, 1.05)
+
+
+def _growth() -> Line:
+    """A step's loss with 10³ and with 10⁷ positives."""
+    sides = []
+    for m in (10**3, 10**7):
+        n = 3 * m
+        loss, batches = APLoss(np.arange(n) < m), _batches(m, n, count=512)
+        scores = torch.rand(BATCH, requires_grad=True)
+
+        def steps(loss: APLoss = loss, batches: Any = batches, scores: Any = scores) -> None:
+            for _ in range(512):
+                loss(scores, next(batches)).backward()
+
+        sides.append(steps)
+    few, many = medians(15, *sides)
+    return Line("time of a step with 10^7 positives / with 10^3", many / few, 1.3)
+
+
+class _Block(nn.Module):
+    def __init__(self, width_in: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.path = nn.Sequential(
+            nn.Conv2d(width_in, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width),
+        )  # fmt: skip
+        self.short = nn.Conv2d(width_in, width, 1, stride) if stride > 1 else nn.Identity()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.path(x) + self.short(x))
+
+
+def _small_resnet() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, 1, 1), _Block(16, 16, 1), _Block(16, 32, 2), _Block(32, 64, 2),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 1),
+    )  # fmt: skip
+
+
+def _resnet18_shapes() -> Iterator[tuple[int, ...]]:
+    yield from ((64, 3, 3, 3), (64,), (64,))
+    width_in = 64
+    for width in (64, 128, 256, 512):
+        for block in range(2):
+            first = width_in if block == 0 else width
+            yield from ((width, first, 3, 3), (width,), (width,))
+            yield from ((width, width, 3, 3), (width,), (width,))
+            if block == 0 and width > 64:
+                yield from ((width, width_in, 1, 1), (width,), (width,))
+        width_in = width
+    yield from ((10, 512), (10,))
+
+
+if __name__ == "__main__":
+    missed = 0
+    for line in lines():
+        print(line, flush=True)
+        missed += not line.kept
+    sys.exit(1 if missed else 0)
