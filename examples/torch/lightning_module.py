@@ -1,4 +1,4 @@
-"""The same in Lightning: the loss is part of the module, so its state is in every checkpoint.
+"""The same in Lightning: loss and sampler are in every checkpoint, so that a run can go on.
 
 python examples/torch/lightning_module.py
 """
@@ -15,13 +15,18 @@ from apmax.torch import ADAP, APLoss, IndexedDataset, PositiveNegativeBatchSampl
 
 
 class APModule(L.LightningModule):
-    def __init__(self, labels: Tensor) -> None:
+    def __init__(self, X: Tensor, y: Tensor) -> None:
         super().__init__()
         self.network = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 1))
-        self.loss = APLoss(labels)
+        self.loss = APLoss(y)  # a submodule: its state is in the checkpoint
+        self.data = IndexedDataset(TensorDataset(X))
+        self.sampler = PositiveNegativeBatchSampler(y, batch_size=64, positives_per_batch=16)
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.sigmoid(self.network(x)[:, 0])
+
+    def train_dataloader(self) -> Any:
+        return DataLoader(self.data, batch_sampler=self.sampler)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         x, index = batch
@@ -34,26 +39,31 @@ class APModule(L.LightningModule):
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return ADAP(self.parameters(), lr=0.02)
 
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["sampler"] = self.sampler.state_dict()
 
-def train(epochs: int = 5, **options: Any) -> tuple[APModule, float]:
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.sampler.load_state_dict(checkpoint["sampler"])
+
+
+def train(epochs: int = 5, resume: str | None = None, **options: Any) -> tuple[APModule, float]:
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(4000, 10, generator=generator)
     y = X[:, 0] * X[:, 1] + 0.3 * torch.randn(4000, generator=generator) > 1.8
-    half = slice(0, 2000)
-    loader = DataLoader(
-        IndexedDataset(TensorDataset(X[half])),
-        batch_sampler=PositiveNegativeBatchSampler(y[half], batch_size=64, positives_per_batch=16),
-    )
     torch.manual_seed(0)
-    module = APModule(y[half])
+    module = APModule(X[:2000], y[:2000])
     trainer = L.Trainer(
-        max_epochs=epochs, accelerator="cpu", logger=False, use_distributed_sampler=False, **options
+        max_epochs=epochs,
+        accelerator="cpu",
+        logger=False,
+        use_distributed_sampler=False,  # the sampler knows of its replicas itself
+        **options,
     )
-    trainer.fit(module, loader)
+    trainer.fit(module, ckpt_path=resume)
     with torch.no_grad():
         return module, average_precision(y[2000:], module(X[2000:]))
 
 
 if __name__ == "__main__":
-    module, test_ap = train()
+    module, test_ap = train(enable_checkpointing=False)
     print(f"AP tracked {module.loss.average_precision():.3f}, test AP {test_ap:.3f}")

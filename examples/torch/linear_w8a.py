@@ -45,4 +45,6 @@ def train(folder: Path, method: str = "soap-adam", epochs: int = 4) -> float:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("say where w8a and w8a.t are: python examples/torch/linear_w8a.py FOLDER")
     print(f"test AP {train(Path(sys.argv[1])):.3f}")

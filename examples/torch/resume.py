@@ -1,6 +1,6 @@
 """Train with checkpoints; stop it at any moment, start it again, and it ends the same.
 
-python examples/torch/resume.py FOLDER
+python examples/torch/resume.py [FOLDER]
 """
 
 import os
@@ -58,6 +58,6 @@ def train(folder: Path, steps: int = STEPS) -> nn.Module:
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "resume-run")
     folder.mkdir(parents=True, exist_ok=True)
     train(folder)

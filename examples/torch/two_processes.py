@@ -1,7 +1,7 @@
 """Train on several processes; a process that dies is restarted and training goes on.
 
     export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
-    torchrun --nproc-per-node 2 --max-restarts 3 examples/torch/two_processes.py FOLDER
+    torchrun --nproc-per-node 2 --max-restarts 3 examples/torch/two_processes.py [FOLDER]
 
 (The first line is for restarts: without it torchrun's workers may find the addresses of those
 that died, see pytorch issue 135712.)
@@ -21,7 +21,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from apmax.torch import ADAP, APLoss, PositiveNegativeBatchSampler
 
-STEPS, EVERY, BATCH, POSITIVES = 50, 5, 32, 8
+STEPS, EVERY = 50, 5
+BATCH, POSITIVES = 32, 8  # of all ranks together, 1, 2, 4 or 8 of them
 
 
 def train(folder: Path, steps: int = STEPS) -> None:
@@ -71,6 +72,6 @@ def after_step(step: int) -> None:
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "two-processes-run")
     folder.mkdir(parents=True, exist_ok=True)
     train(folder)

@@ -3,6 +3,8 @@
 ::
 
     ApmaxError
+    ├── MissingExtraError (an ImportError)  a package that `apmax[data]` would bring is missing
+    ├── DownloadError                       data that could not be fetched
     └── InputError (also a ValueError)      what was passed in cannot be used
         ├── EmptyInputError                 there is nothing to work on
         ├── ShapeError                      wrong number of dimensions, or lengths that differ
@@ -11,6 +13,9 @@
         ├── LabelError                      labels that are not two known classes
         │   └── NoPositiveError             AP needs at least one positive
         ├── WeightError                     negative weights, or none left
+        ├── FileError                       no file there, or none of a known kind
+        │   └── FileFormatError             a file whose content is broken, and where
+        ├── ModelFileError                  a file that holds no model of ours, or a broken one
         └── ParameterError                  an option outside its range
             ├── UnknownNameError            a name that is not in the list
             └── UnreachableTargetError      no threshold meets the wish
@@ -22,6 +27,14 @@ to do instead. An error is raised before anything is changed.
 
 class ApmaxError(Exception):
     """Root of the tree: ``except ApmaxError`` catches all that apmax raises on purpose."""
+
+
+class MissingExtraError(ApmaxError, ImportError):
+    """An optional package is needed and not installed; the message says which extra brings it."""
+
+
+class DownloadError(ApmaxError):
+    """A data set could not be fetched; the message says how to provide it by hand."""
 
 
 class InputError(ApmaxError, ValueError):
@@ -54,6 +67,18 @@ class NoPositiveError(LabelError):
 
 class WeightError(InputError):
     """A sample weight is negative, or all positives weigh nothing."""
+
+
+class FileError(InputError):
+    """A file is not there, cannot be opened, or is of no known kind."""
+
+
+class FileFormatError(FileError):
+    """A file's content is broken; the message says where and what was expected."""
+
+
+class ModelFileError(InputError):
+    """A file holds no model, one of a newer apmax, or one that is broken or forged."""
 
 
 class ParameterError(InputError):

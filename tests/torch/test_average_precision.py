@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import math
 import time
@@ -75,6 +76,20 @@ def test_what_is_tracked_is_the_average_precision_of_the_data(surrogate: str, wh
         loss(SCORES[index], index)
     exact = surrogate_ap(SCORES.numpy(), POSITIVE, surrogate=surrogate, gamma=loss.gamma).value
     assert loss.average_precision() == pytest.approx(exact, rel=0.03)
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["compiled", "torch"])
+def test_what_is_tracked_does_not_fade_where_positives_are_seen_rarely(which: int) -> None:
+    rng = np.random.default_rng(20)
+    m, n = 20_000, 60_000
+    scores = torch.from_numpy(rng.random(n) * 0.6 + 0.3 * (np.arange(n) < m))
+    loss = both_ways(np.arange(n) < m)[which]
+    for _ in range(300):
+        drawn = np.concatenate([rng.choice(m, 16), m + rng.choice(n - m, 48)])
+        index = torch.from_numpy(np.unique(drawn))
+        loss(scores[index], index)
+    exact = surrogate_ap(scores.numpy(), np.arange(n) < m, gamma=0.1).value
+    assert loss.average_precision() == pytest.approx(exact, rel=0.05)
 
 
 def test_the_average_precision_is_unknown_before_the_first_batch() -> None:
@@ -313,11 +328,14 @@ def test_a_checkpoint_brings_back_the_same_run() -> None:
         )
 
 
-def test_a_checkpoint_of_other_data_is_refused() -> None:
+@pytest.mark.parametrize(
+    "labels", [POSITIVE[::-1].copy(), np.append(POSITIVE, [False] * 50)], ids=["places", "n"]
+)
+def test_a_checkpoint_of_other_data_is_refused(labels: Any) -> None:
     state = saved(APLoss(POSITIVE))
-    other = APLoss(POSITIVE[::-1].copy())
+    other = APLoss(labels)
     before = saved(other)
-    with pytest.raises(RuntimeError, match="other positives"):
+    with pytest.raises(RuntimeError, match="other labels"):
         other.load_state_dict(state)
     for name, tensor in saved(other).items():
         torch.testing.assert_close(tensor, before[name], rtol=0, atol=0, equal_nan=True)
@@ -459,6 +477,74 @@ def test_labels_of_one_class_or_three_are_refused(labels: Any) -> None:
 )
 def test_labels_of_any_kind(labels: Any) -> None:
     assert APLoss(labels).labels.cells.tolist() == list(range(9))
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["compiled", "torch"])
+def test_evaluating_changes_nothing(which: int) -> None:
+    loss = both_ways(POSITIVE)[which]
+    loss(SCORES[GOOD], GOOD)
+    before = saved(loss)
+    loss.eval()
+    value = loss(SCORES[GOOD], GOOD)
+    loss(SCORES[NO_POSITIVES], NO_POSITIVES)
+    for key, tensor in before.items():
+        torch.testing.assert_close(saved(loss)[key], tensor, rtol=0, atol=0, equal_nan=True)
+    loss.train()
+    assert loss(SCORES[GOOD], GOOD).item() == pytest.approx(value.item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["compiled", "torch"])
+def test_the_value_is_a_tensor_of_its_own(which: int) -> None:
+    scores = SCORES[GOOD].clone().requires_grad_()
+    value = both_ways(POSITIVE)[which](scores, GOOD)
+    value /= 4
+    value += scores.sum() * 0
+    value.backward()
+    whole = SCORES[GOOD].clone().requires_grad_()
+    both_ways(POSITIVE)[which](whole, GOOD).backward()
+    torch.testing.assert_close(scores.grad, whole.grad / 4)
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["compiled", "torch"])
+@pytest.mark.parametrize(("double", "size"), [(True, 1e200), (False, 1e25)])
+def test_numbers_that_do_not_fit_are_refused(which: int, double: bool, size: float) -> None:
+    loss = APLoss(POSITIVE, spread=None)
+    loss = loss.double() if double else loss
+    loss.fused = which == 0
+    before = saved(loss)
+    with pytest.raises(NonFiniteError, match="nothing has changed"):
+        loss(SCORES[GOOD] * size, GOOD)
+    for key, tensor in before.items():
+        torch.testing.assert_close(saved(loss)[key], tensor, rtol=0, atol=0, equal_nan=True)
+
+
+def test_copies_can_be_printed_and_go_on() -> None:
+    loss = APLoss(POSITIVE)
+    loss(SCORES[GOOD], GOOD)
+    twin = copy.deepcopy(loss)
+    assert repr(twin) == repr(loss)
+    assert twin(SCORES[GOOD], GOOD) == loss(SCORES[GOOD], GOOD)
+
+
+def test_what_u_was_tracked_with_cannot_be_changed() -> None:
+    loss = APLoss(POSITIVE)
+    for name in ("gamma", "surrogate", "spread"):
+        with pytest.raises(AttributeError):
+            setattr(loss, name, 1.0)
+
+
+def test_a_tracker_that_needs_two_estimates_is_refused() -> None:
+    with pytest.raises(ParameterError, match="CompositionalLoss"):
+        APLoss(POSITIVE, tracker="msvr")
+
+
+def test_several_labels_under_autocast_keep_single_precision() -> None:
+    labels, scores = many_labels()
+    loss, exact = APLoss(labels), APLoss(labels)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        value = loss(scores.float(), torch.arange(60))
+    assert value.dtype == torch.float32
+    assert value.item() == exact(scores.float(), torch.arange(60)).item()
 
 
 def test_any_torch_optimizer_trains_with_it() -> None:

@@ -66,15 +66,16 @@ def test_blackbox_is_exact_forward_and_moves_the_ranks_backward() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=CASE_NAMES)
 def test_the_exact_loss_is_the_exact_objective(case: Any) -> None:
-    if case.weight is not None or case.positive.all() or np.ptp(case.scores) > 100:
-        return  # no weights here; and wide scores need the ranks that the CPU path keeps
+    if case.weight is not None or case.positive.all():
+        pytest.skip("batch losses have no weights and need both classes")
+    close = 1e-8 if np.ptp(case.scores) < 100 else 1e-5  # squares of wide scores lose digits
     scores = torch.from_numpy(case.scores).clone().requires_grad_()
     loss = ExactAPLoss(gamma=0.3)(scores, torch.from_numpy(case.positive))
     loss.backward()
     exact = surrogate_ap(case.scores, case.positive, gamma=0.3)
-    assert loss.item() == pytest.approx(-exact.value, rel=1e-9)
+    assert loss.item() == pytest.approx(-exact.value, rel=close)
     size = np.abs(exact.gradient).max()
-    np.testing.assert_allclose(scores.grad.numpy(), -exact.gradient, atol=1e-8 * size + 1e-15)
+    np.testing.assert_allclose(scores.grad.numpy(), -exact.gradient, atol=close * size + 1e-15)
 
 
 @pytest.mark.parametrize("loss", [SmoothAPLoss(0.3), FastAPLoss(5), ExactAPLoss(gamma=0.4)])
@@ -149,6 +150,8 @@ def test_bad_batches_are_refused(make: Any) -> None:
         (scores, torch.tensor([1, 0, -1, 0]), LabelError),
         (scores, torch.tensor([1, 0, math.nan, 0]), LabelError),
         (scores, [1, 0, 1, 0], ShapeError),
+        (scores.numpy(), labels, NotNumericError),
+        (torch.rand(4, 2), torch.tensor([[1, -1]] * 4), LabelError),
     ]
     for s, y, error in bad:
         with pytest.raises(error):

@@ -208,6 +208,13 @@ def test_misspelt_options_are_not_swallowed() -> None:
         ADAP([{"params": parameters(), "weigth_decay": 0.1}])
     with pytest.raises(ParameterError, match="beta1"):
         ADAP([{"params": parameters(), "beta1": 7.0}])
+    with pytest.raises(ParameterError, match="beta1 and beta2"):
+        ADAP([{"params": parameters(), "betas": (0.9, 0.999)}])
+
+
+def test_groups_may_carry_what_schedulers_and_loggers_put_there() -> None:
+    group = {"params": parameters(), "name": "head", "initial_lr": 0.1, "lr_scale": 2.0}
+    assert ADAP([group]).param_groups[0]["name"] == "head"
 
 
 def test_a_checkpoint_of_an_older_version_gets_the_defaults() -> None:

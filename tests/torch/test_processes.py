@@ -73,6 +73,13 @@ def test_two_processes_move_the_weights_of_one(one_process: Path, tmp_path: Path
     assert len(tracked) == 1  # U is the same on both ranks
 
 
+def test_ranks_agree_on_values_gradients_errors_and_every_bit_of_u(tmp_path: Path) -> None:
+    torchrun(Path(__file__).with_name("ranks_worker.py"), str(tmp_path), processes=2)
+    left, right = (torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in (0, 1))
+    assert int(left["rounds"]) + int(left["skipped"]) == 20
+    assert_same(left, right, rtol=0, atol=0)
+
+
 DYING = """
 import os, runpy, signal, sys
 sys.argv = sys.argv[1:]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -32,8 +32,7 @@ def test_a_pass_shows_all_negatives_once_and_positives_equally_often(
     m: int, n: int, plus: int, minus: int, replicas: int, seed: int
 ) -> None:
     labels = np.arange(m + n) < m
-    if plus * replicas > m:
-        return
+    assume(2 <= plus * replicas <= m)
     parts = [
         PositiveNegativeBatchSampler(
             labels, plus + minus, plus, num_replicas=replicas, rank=rank,
@@ -142,11 +141,39 @@ def test_labels_of_one_class_are_refused(labels: Any) -> None:
         PositiveNegativeBatchSampler(labels, 4)
 
 
-def test_a_checkpoint_of_other_data_is_refused() -> None:
+@pytest.mark.parametrize(
+    "other",
+    [
+        sampler(batch_size=12),
+        sampler(positives_per_batch=6),
+        PositiveNegativeBatchSampler(LABELS[::-1].copy(), 16, 5),
+        PositiveNegativeBatchSampler(np.append(LABELS, False), 16, 5),
+    ],
+    ids=["batch size", "positives", "places", "n"],
+)
+def test_a_checkpoint_of_other_data_is_refused(other: Any) -> None:
     one = sampler()
     with pytest.raises(ParameterError, match="other data"):
-        one.load_state_dict({"generator": torch.Generator().get_state(), "batches_done": 99})
+        one.load_state_dict(other.state_dict())
     assert list(one) == list(sampler())
+    for done in (-1, 10**6):
+        with pytest.raises(ParameterError, match="batches_done"):
+            one.state_dict(batches_done=done)
+
+
+def test_the_default_share_of_positives_fits_the_data() -> None:
+    few = np.arange(100) < 10
+    for rank in (0, 1):
+        ours = PositiveNegativeBatchSampler(few, 64, num_replicas=2, rank=rank)
+        assert sum(i < 10 for i in next(iter(ours))) == 5
+    with pytest.raises(ParameterError, match="at least 2"):
+        PositiveNegativeBatchSampler(few, 2)
+
+
+def test_labels_that_cannot_be_written_are_read() -> None:
+    frozen = LABELS.copy()
+    frozen.setflags(write=False)
+    assert len(PositiveNegativeBatchSampler(frozen, 16, 5)) == 17
 
 
 def test_indexed_datasets_yield_the_index_last() -> None:

@@ -18,18 +18,18 @@ from apmax.kernels.pairs import (
     new_side,
     pull_rows,
 )
+from apmax.kernels.tracking import Edges, move_rows
 
-TAKEN, BAD, POOR = 0, 1, 2
-"""The batch was taken; it cannot be read; it says nothing of the ranking."""
+TAKEN, UNREADABLE, POOR, TOO_LARGE = 0, 1, 2, 3
+"""The batch was taken; it cannot be read; it says nothing; its numbers do not fit into U."""
 
 
 class Clock(NamedTuple):
-    """β₀ of this round, and the cumulative log-decay before and after it, in two doubles."""
+    """β₀ of this round, and the cumulative log-decay before and after it."""
 
     beta0: float
-    high: float
-    low: float
-    next_high: float
+    decay: float
+    next_decay: float
 
 
 class Tracking(NamedTuple):
@@ -37,10 +37,9 @@ class Tracking(NamedTuple):
 
     remembers: bool
     decays: bool
-    top1: float
-    bottom2: float
-    top2: float
+    edges: Edges
     spread: float  # of the scores, at most
+    largest: float  # number that U can hold
 
 
 @kernel
@@ -74,27 +73,23 @@ def _readable(scores, index, n, spread):
 
 
 @kernel
-def _update_rows(tracking, clock, cells, u, written_at, rows, g1, g2):
-    """Rows of U after this round; g1 and g2 become what U is now. False if one is not finite."""
+def _update_rows(tracking, clock, u, written_at, rows, g1, g2):
+    """Rows of U after this round; g1 and g2 become what U is now. False if they do not fit."""
+    old, factors = np.empty((rows.size, 2)), np.full(rows.size, np.nan)
     for i in range(rows.size):
-        if not (np.isfinite(g1[i]) and np.isfinite(g2[i])):
+        then = written_at[rows[i]] if tracking.remembers else np.nan
+        if not np.isnan(then):
+            old[i, 0], old[i, 1] = u[rows[i], 0], u[rows[i], 1]
+            factors[i] = np.exp(clock.decay - then) if tracking.decays else 1.0
+    gain = clock.beta0 * (written_at.size / rows.size if tracking.decays else 1.0)
+    move_rows(tracking.edges, clock.beta0, gain, factors, old, g1, g2)
+    for i in range(rows.size):
+        if not (g1[i] <= tracking.largest and g2[i] <= tracking.largest):
             return False
-    gain = clock.beta0 * (cells.size / rows.size if tracking.decays else 1.0)
-    for i in range(rows.size):
-        row, u1, u2 = rows[i], g1[i], g2[i]
-        if tracking.remembers and not np.isnan(written_at[row]):
-            old1, old2 = np.float64(u[row, 0]), np.float64(u[row, 1])
-            if tracking.decays:
-                factor = np.exp((clock.high - written_at[row]) + clock.low)
-                old1, old2 = old1 * factor, old2 * factor
-            old2 = max(old2, tracking.bottom2)
-            u1 = (1.0 - clock.beta0) * old1 + gain * u1
-            u2 = (1.0 - clock.beta0) * old2 + gain * u2
-        g1[i] = min(max(u1, 0.0), tracking.top1)
-        g2[i] = min(max(u2, tracking.bottom2), tracking.top2)
-        if tracking.remembers:
-            u[row, 0], u[row, 1] = g1[i], g2[i]
-            written_at[row] = clock.next_high
+    if tracking.remembers:
+        for i in range(rows.size):
+            u[rows[i], 0], u[rows[i], 1] = g1[i], g2[i]
+            written_at[rows[i]] = clock.next_decay
     return True
 
 
@@ -106,7 +101,7 @@ def track_batch(scores, index, n, cells, u, written_at, rules, tracking, clock, 
     nothing has changed.
     """
     if not _readable(scores, index, n, tracking.spread):
-        return BAD, 0.0
+        return UNREADABLE, 0.0
     places = np.empty(scores.size, np.int64)
     count = 0
     for k in range(scores.size):
@@ -132,8 +127,8 @@ def track_batch(scores, index, n, cells, u, written_at, rules, tracking, clock, 
     leave_out_self(rows, rows, plus)
     sizes = (m, n)
     estimate_rows(rules, sizes, v, plus, minus, w_plus, w_minus, g1, g2)
-    if not _update_rows(tracking, clock, cells, u, written_at, rows, g1, g2):
-        return BAD, 0.0
+    if not _update_rows(tracking, clock, u, written_at, rows, g1, g2):
+        return TOO_LARGE, 0.0
     pull_rows(rules, sizes, v, g1, g2, plus, minus, w_plus, w_minus, c)
     value = 0.0
     for i in range(count):

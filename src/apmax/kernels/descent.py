@@ -25,6 +25,7 @@ from apmax.kernels.pairs import (
     new_side,
     pull_rows,
 )
+from apmax.kernels.tracking import Edges, move_rows
 from apmax.validation import Floats
 
 NEVER = -1
@@ -49,10 +50,7 @@ class Rules(NamedTuple):
     gamma: float
     population: bool  # pairs: unbiased for all data, or else the batch stands for itself
     tracker: int  # 0 none, 1 moving average, 2 randomized coordinate
-    projected: bool
-    top1: float
-    bottom2: float
-    top2: float
+    edges: Edges  # of Ω; infinite if U is not projected
     momentum: bool
     average: int  # second moment: 0 none, 1 moving, 2 running mean
     used: int  # of it: 0 as it is, 1 never smaller, 2 clipped
@@ -156,30 +154,24 @@ def _gradient_of(features, rules, memory, pulled, gradient):
 
 
 @kernel
-def _update_rows(rules, memory, rows, g1, g2, beta0, t, decay):
+def _update_rows(rules, memory, rows, g1, g2, beta0, t, decay, old, factors):
     """Rows of U after round t, projected and stored; g1 and g2 become what U is now."""
     u, written_at = memory.u, memory.written_at
     randomized = rules.tracker == 2
     gain = beta0 * written_at.size / rows.size if randomized else beta0
     for i in range(rows.size):
-        row = rows[i]
-        u1, u2, then = g1[i], g2[i], written_at[row]
+        row, then = rows[i], written_at[rows[i]]
+        factors[i] = np.nan
         if rules.tracker and then >= 0:
-            old1, old2 = u[row, 0], u[row, 1]
+            factors[i] = 1.0
+            old[i, 0], old[i, 1] = u[row, 0], u[row, 1]
             if randomized:
-                log_factor = (decay[t - 1, 0] - decay[then, 0]) + (decay[t - 1, 1] - decay[then, 1])
-                factor = np.exp(log_factor)
-                old1, old2 = old1 * factor, old2 * factor
-                if rules.projected:
-                    old2 = max(old2, rules.bottom2)
-            u1 = (1.0 - beta0) * old1 + gain * u1
-            u2 = (1.0 - beta0) * old2 + gain * u2
-        if rules.projected:
-            u1 = min(max(u1, 0.0), rules.top1)
-            u2 = min(max(u2, rules.bottom2), rules.top2)
-        g1[i] = u[row, 0] = u1
-        g2[i] = u[row, 1] = u2
-        written_at[row] = t
+                high, low = decay[t - 1, 0] - decay[then, 0], decay[t - 1, 1] - decay[then, 1]
+                factors[i] = np.exp(high + low)
+    move_rows(rules.edges, beta0, gain, factors, old, g1, g2)
+    for i in range(rows.size):
+        u[rows[i], 0], u[rows[i], 1] = g1[i], g2[i]
+        written_at[rows[i]] = t
 
 
 @kernel
@@ -234,6 +226,7 @@ def run_rounds(features, positives, negatives, weights, draws, steps, rules, mem
     if not draws.shared:
         slopes_plus = new_side(batch, draws.slope_positives.shape[1])
         slopes_minus = new_side(batch, draws.slope_negatives.shape[1])
+    old, factors = np.empty((batch, 2)), np.empty(batch)
     scaled, pulled, gradient = np.empty(size - 1), np.empty(size), np.zeros(size)
     for r in range(rounds):
         t = steps.first + r + 1
@@ -256,7 +249,7 @@ def run_rounds(features, positives, negatives, weights, draws, steps, rules, mem
             fill_pairs(rules.hinge, rules.gamma, s, minus)
             leave_out_self(rows, i_plus, plus)
         estimate_rows(rules, sizes, v, values_plus, values_minus, w_plus, w_minus, g1, g2)
-        _update_rows(rules, memory, rows, g1, g2, steps.beta0[r], t, steps.log_decay)
+        _update_rows(rules, memory, rows, g1, g2, steps.beta0[r], t, steps.log_decay, old, factors)
         pull_rows(rules, sizes, v, g1, g2, slopes_plus, slopes_minus, w_plus, w_minus, c)
         pulled[:] = 0.0
         i_plus, i_minus = draws.slope_positives[r], draws.slope_negatives[r]

@@ -44,6 +44,10 @@ class TrainingSet(NamedTuple):
 class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A linear classifier whose `coef_` and `intercept_` give calibrated log-odds."""
 
+    on_progress: Any = None
+    """Called with (stage, done, of, AP so far) during a fit; set it on an instance. It is not a
+    parameter: a clone does not have it."""
+
     coef_: Floats
     intercept_: Floats
     classes_: NDArray[Any]
@@ -68,6 +72,10 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Logarithm of the probabilities, finite for any log-odds."""
         log_odds = self.decision_function(X)
         return -np.column_stack([np.logaddexp(0.0, log_odds), np.logaddexp(0.0, -log_odds)])
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "on_progress"}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

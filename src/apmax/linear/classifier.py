@@ -154,6 +154,8 @@ class APClassifier(LinearAPModel):
             validation=held_out and watch(held_out, whole),
             patience=self.n_iter_no_change if self.early_stopping else None,
             verbose=self.verbose,
+            on_progress=self.on_progress,
+            steps=settings.max_iter,
         )
         anchor = self._anchor(design, train) if settings.anchored else np.zeros(design.parameters)
         start = self._start(design, anchor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -45,6 +45,14 @@ def watch(data: TrainingSet, like: Design) -> Watched:
     return Watched(like.of(data.X), data.positive, data.weight)
 
 
+class OnProgress(Protocol):
+    """Who wants to know how far a fit is, for a bar of their own."""
+
+    def __call__(self, stage: str, done: int, of: int, ap: float) -> None:
+        """`ap` is the best so far, on training, held-out or cross-validated data."""
+        ...
+
+
 COLUMNS = ("step", "seconds", "surrogate_ap", "train_ap", "validation_ap", "gradient_norm")
 
 
@@ -57,6 +65,9 @@ class History:
     patience: int | None
     """Rows without a better validation AP after which to stop; None never stops."""
     verbose: bool
+    on_progress: OnProgress | None = None
+    steps: int = 0
+    """How many there will be at most."""
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     best: Floats | None = None
     best_ap: float = -np.inf
@@ -75,6 +86,8 @@ class History:
             self.best, self.best_ap, self.rows_since_best = w.copy(), judged_by, 0
         else:
             self.rows_since_best += 1
+        if self.on_progress is not None:
+            self.on_progress("training", step, self.steps, self.best_ap)
         return self.patience is not None and self.rows_since_best >= self.patience
 
     def columns(self) -> dict[str, Floats]:

@@ -208,6 +208,9 @@ class APClassifierCV(LinearAPModel):
             results.append(result)
             if self.verbose:
                 show_line(f"{what}: fold {len(results)} of {len(folds)}")
+            if self.on_progress is not None:
+                scores = np.mean([getattr(one, "scores", one) for one in results], axis=0)
+                self.on_progress(what, len(results), len(folds), float(scores.max()))
         if self.verbose:
             end_line()
         return results

@@ -189,6 +189,7 @@ def _rules(
     intercept: bool,
 ) -> Any:
     from apmax.kernels.descent import Rules
+    from apmax.kernels.tracking import NO_EDGES, Edges
 
     if surrogate not in (SQUARED_HINGE, LOGISTIC):
         _not_compiled("surrogate", surrogate.name)
@@ -203,10 +204,7 @@ def _rules(
         gamma=gamma,
         population=method.pairs == "population",
         tracker=_TRACKER[method.tracker],
-        projected=method.projected,
-        top1=box.top1,
-        bottom2=box.bottom2,
-        top2=box.top2,
+        edges=Edges(0.0, box.top1, box.bottom2, box.top2) if method.projected else NO_EDGES,
         momentum=momentum,
         average=average,
         used=used,

@@ -145,11 +145,12 @@ class RandomizedCoordinate(_Memory):
 
 
 def add_exactly(high: float, low: float, term: float) -> tuple[float, float]:
-    """(high + low) + term as an unevaluated sum of two doubles (Knuth's TwoSum)."""
+    """(high + low) + term as a sum of two doubles, the second below the first's last digit."""
     total = high + term
     back = total - high
-    low += (high - (total - back)) + (term - back)
-    return total, low
+    low += (high - (total - back)) + (term - back)  # Knuth's TwoSum
+    rounded = total + low
+    return rounded, low - (rounded - total)
 
 
 class TrackerFactory(Protocol):

@@ -3,32 +3,42 @@ r"""APLoss: minus the average precision of the whole data set, from one batch at
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from apmax.errors import NonFiniteError, NoPositiveError, ParameterError, ShapeError
+from apmax.errors import NonFiniteError, ParameterError, ShapeError
 from apmax.problem.outer import Box
 from apmax.problem.surrogates import default_gamma, resolve
-from apmax.registry import Registry
-from apmax.torch.compositional import (
-    CompositionalLoss,
-    check_floating,
-    check_index,
-    check_rows,
-    with_gradient,
-)
-from apmax.torch.distributed import gather_rows, gather_sizes, world_size
+from apmax.torch.checks import check_floating, check_index, check_rows
+from apmax.torch.compositional import CompositionalLoss
+from apmax.torch.distributed import gather_checked
+from apmax.torch.gradients import with_gradient
 from apmax.torch.labels import LabelTable, Looked
 from apmax.torch.pairs import Cells, PairWeights, pair_sums
+from apmax.torch.poor_batches import SkipsPoorBatches
 from apmax.torch.surrogates import PAIR_TERMS
+from apmax.torch.trackers import TRACKERS
 from apmax.validation import check_gamma, check_real
 
 COMPILED = ("squared_hinge", "logistic")
 """Surrogates of the compiled loop."""
-POOR_BATCHES = Registry("poor_batch", {"skip": True, "error": False})
+POOR = "has no negatives or fewer than two positives"
+
+
+class MinusPrecision:
+    """f(u) = −u₁/u₂ and ∇f(u) = (−1/u₂, u₁/u₂²), in fewer steps than autograd takes."""
+
+    def __call__(self, u: Tensor) -> Tensor:
+        """f(u), row by row."""
+        return -u[:, 0] / u[:, 1]
+
+    def value_and_gradient(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """f(u) and ∇f(u), row by row."""
+        inverse = u[:, 1].reciprocal()
+        precision = u[:, 0] * inverse
+        return -precision, torch.stack([-inverse, precision * inverse], dim=1)
 
 
 class Weighed(NamedTuple):
@@ -41,7 +51,7 @@ class Weighed(NamedTuple):
     scale: Tensor | float  # m/B
 
 
-class APLoss(CompositionalLoss):
+class APLoss(CompositionalLoss, SkipsPoorBatches):
     r"""−ÂP of all data, from batches: U remembers the rank of every positive.
 
     .. math:: F(w) = \frac1m \sum_{y_i = 1} f(g_i(w)), \quad f(u) = -u_1/u_2, \quad
@@ -59,7 +69,8 @@ class APLoss(CompositionalLoss):
     surrogate : "squared_hinge" or "logistic".
     gamma : margin or slope of the surrogate, in units of the scores; None is 0.1 and 20.
     tracker : "randomized_coordinate" (MOAP-V2, ADAP), "moving_average" (SOAP, MOAP-V1, SOX) or
-        "none".
+        "none". The first multiplies estimates by m/B and is the paper's; the second is the
+        steadier where a positive is seen rarely (m/B of 100 and more).
     beta0 : weight of the NEW estimate in U, in (0, 1].
     schedule : "constant" or "inverse_sqrt"; None is the paper's, the second for
         "randomized_coordinate".
@@ -68,11 +79,14 @@ class APLoss(CompositionalLoss):
         ``torch.sigmoid(logits)``. With None there is no upper bound and scores are free.
     poor_batch : a batch without negatives, or with fewer than two positives where the data have
         more, says nothing: "skip" returns 0 and counts it in ``loss.skipped``, "error" raises.
+    process_group : the processes that train together; see :class:`CompositionalLoss`.
 
     Notes
     -----
     The state per positive is 24 bytes (its place, U, and the time of its last visit). The cost
-    of a step does not depend on n or m. Betas weigh the NEW value.
+    of a step does not depend on n or m. Betas weigh the NEW value. `index` counts the data that
+    the labels belong to: to validate, compute ``apmax.average_precision`` of the scores of other
+    data. After ``loss.eval()`` calls change nothing.
 
     Differs from the paper: see :mod:`apmax.torch.pairs` (each class by its own rate) and
     :mod:`apmax.method.trackers` (first visits).
@@ -90,7 +104,6 @@ class APLoss(CompositionalLoss):
     -1.000, AP tracked 1.000
     """
 
-    skipped: Tensor
     lows: Tensor
     highs: Tensor
 
@@ -106,6 +119,7 @@ class APLoss(CompositionalLoss):
         first_visit: str = "estimate",
         spread: float | None = 1.0,
         poor_batch: str = "skip",
+        process_group: Any = None,
     ) -> None:
         terms = PAIR_TERMS.choose(surrogate)
         chosen = resolve(surrogate)
@@ -113,22 +127,28 @@ class APLoss(CompositionalLoss):
         if spread is not None:
             why = "it is the largest difference of two scores; None sets no bound"
             check_real(spread, "spread", above=0, why=why)
-        skips = POOR_BATCHES.choose(poor_batch)
+        if TRACKERS.choose(tracker).needs_previous:
+            raise ParameterError(
+                f"`tracker` = {tracker!r} needs estimates at two parameters, which APLoss is not "
+                "given: use CompositionalLoss, or another tracker"
+            )
         if schedule is None:
             schedule = "inverse_sqrt" if tracker == "randomized_coordinate" else "constant"
         table = LabelTable(labels)
         super().__init__(
-            _minus_precision,
+            MinusPrecision(),
             table.cells.numel(),
             2,
             tracker=tracker,
             beta0=beta0,
             schedule=schedule,
             first_visit=first_visit,
+            process_group=process_group,
         )
+        self._count_skips(poor_batch)
         self.labels = table
-        self.terms, self.surrogate = terms, surrogate
-        self.gamma, self.spread, self.skips = gamma, spread, skips
+        self._terms, self._surrogate = terms, surrogate
+        self._gamma, self._spread = gamma, spread
         self.own = chosen.lower_bound(gamma)
         self.fused = table.names == 1 and surrogate in COMPILED
         self._largest_spread = math.inf if spread is None else spread * (1 + 1e-3)
@@ -138,31 +158,45 @@ class APLoss(CompositionalLoss):
         highs = torch.tensor([[box.top1, box.top2] for box in boxes], dtype=torch.float64)
         self.register_buffer("lows", lows, persistent=False)
         self.register_buffer("highs", highs, persistent=False)
-        self.register_buffer("skipped", torch.zeros((), dtype=torch.int64))
+
+    @property
+    def surrogate(self) -> str:
+        """The surrogate's name; fixed, as U was tracked with it."""
+        return self._surrogate
+
+    @property
+    def gamma(self) -> float:
+        """γ of the surrogate; fixed, as U was tracked with it."""
+        return self._gamma
+
+    @property
+    def spread(self) -> float | None:
+        """The largest difference of two scores; fixed, as Ω depends on it."""
+        return self._spread
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, scores: Tensor, index: Tensor) -> Tensor:
         """−ÂP of the batch as tracked, to call ``backward()`` on."""
-        columns = self._check_batch(scores, index)
-        if world_size() > 1:
-            sizes = gather_sizes(columns)
-            columns = gather_rows(columns, sizes=sizes)
-            index = gather_rows(index, sizes=sizes)
-        if self.fused and columns.device.type == "cpu":
+
+        def checked() -> tuple[Tensor, ...]:
+            return self._check_batch(scores, index)
+
+        columns, index = gather_checked(checked, self.rounds.device, self.process_group)
+        if self.fused and self.training and columns.device.type == "cpu":
             return self._track_on_cpu(columns[:, 0], index)
         self._check_values(columns, index)
         looked = self.labels.lookup(index)
         in_batch = torch.stack([looked.positive.sum(1), looked.negative.sum(1)], dim=1)
         usable = self._usable(in_batch.tolist())
         if not any(usable):
-            return self._skip(columns)
+            return self._skip(columns, POOR)
         cells, rows, weights, share, scale = (
             self._weigh_one(looked, in_batch)
             if len(usable) == 1
             else self._weigh_many(looked, in_batch, torch.tensor(usable, device=index.device))
         )
         by_name = columns.t().to(torch.promote_types(columns.dtype, self.U.dtype))
-        inner = pair_sums(by_name, cells, weights, self.terms, self.gamma)
+        inner = pair_sums(by_name, cells, weights, self._terms, self._gamma)
         return self._compose(inner, rows, scale=scale, weight=share)
 
     @torch.no_grad()
@@ -175,7 +209,7 @@ class APLoss(CompositionalLoss):
         seen = ~self.written_at.isnan()
         if not bool(seen.any()):
             return math.nan
-        u = self.tracked()[seen].double()
+        u = self.U[seen].double()  # a decay of both since then would cancel in their quotient
         names = self.labels.cells[seen] // self.labels.examples
         counts = torch.bincount(names, minlength=self.labels.names)
         sums = torch.zeros(self.labels.names, dtype=torch.float64, device=u.device)
@@ -184,6 +218,7 @@ class APLoss(CompositionalLoss):
 
     def _track_on_cpu(self, scores: Tensor, index: Tensor) -> Tensor:
         """The same in one compiled loop: torch's overhead per operation is most of a small step."""
+        from apmax.kernels.batch import POOR as SAYS_NOTHING
         from apmax.kernels.batch import TAKEN, Clock, track_batch
 
         if scores.element_size() < 4:
@@ -198,27 +233,37 @@ class APLoss(CompositionalLoss):
             self.U.numpy(),
             self.written_at.numpy(),
             *self._in_kernel,
-            Clock(tick.beta0, tick.high, tick.low, tick.next_high),
+            Clock(tick.beta0, tick.decay, tick.next_decay),
             gradient.numpy(),
         )
-        if found != TAKEN:
-            self._check_values(scores, index)
-            return self._skip(scores)
-        self._set_clock(tick)
-        return with_gradient(scores, torch.tensor(value, dtype=scores.dtype), gradient)
+        if found == TAKEN:
+            self._set_clock(tick)
+            dtype = torch.promote_types(scores.dtype, self.U.dtype)
+            return with_gradient(scores, torch.tensor(value, dtype=dtype), gradient)
+        if found == SAYS_NOTHING:
+            return self._skip(scores, POOR)
+        self._check_values(scores, index)  # says what cannot be read
+        raise NonFiniteError(
+            f"pairs of scores up to {float(scores.abs().max()):.3g} do not fit into U, nothing has "
+            "changed: pass probabilities, or use loss.double()"
+        )
 
-    @cached_property
+    @property
     def _in_kernel(self) -> tuple[Any, Any]:
         """The rules of the compiled loop."""
         from apmax.kernels.batch import Tracking
         from apmax.kernels.pairs import PairRules
+        from apmax.kernels.tracking import Edges
 
-        ((_, bottom2), (top1, top2)) = self.lows[0].tolist(), self.highs[0].tolist()
-        tracker = self.tracker
-        return (
-            PairRules(self.surrogate == "squared_hinge", self.gamma, True),
-            Tracking(tracker.remembers, tracker.decays, top1, bottom2, top2, self._largest_spread),
+        (bottom1, bottom2), (top1, top2) = self.lows[0].tolist(), self.highs[0].tolist()
+        tracking = Tracking(
+            remembers=self.tracker.remembers,
+            decays=self.tracker.decays,
+            edges=Edges(bottom1, top1, bottom2, top2),
+            spread=self._largest_spread,
+            largest=torch.finfo(self.U.dtype).max,
         )
+        return PairRules(self._surrogate == "squared_hinge", self._gamma, True), tracking
 
     def _usable(self, in_batch: list[list[int]]) -> list[bool]:
         """Names under which the batch says something of the data."""
@@ -257,15 +302,6 @@ class APLoss(CompositionalLoss):
         scale = (m[name] / plus[name]).to(dtype)[:, None]
         return Weighed(Cells(name, column), looked.rows[name, column], weights, share, scale)
 
-    def _skip(self, columns: Tensor) -> Tensor:
-        if not self.skips:
-            raise NoPositiveError(
-                "the batch has no negatives or fewer than two positives and says nothing of the "
-                "ranking: use PositiveNegativeBatchSampler, larger batches, or poor_batch='skip'"
-            )
-        self.skipped += 1
-        return (columns * 0.0).sum()
-
     def _project(self, u: Tensor, rows: Tensor | None) -> Tensor:
         """Π_Ω, Ω being that of the row's own label."""
         name: Any = 0
@@ -274,14 +310,8 @@ class APLoss(CompositionalLoss):
             name = cells // self.labels.examples
         return torch.clamp(u, self.lows[name].to(u.dtype), self.highs[name].to(u.dtype))
 
-    def _outer_terms(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """f(u) = −u₁/u₂ and ∇f(u) = (−1/u₂, u₁/u₂²), in fewer steps than autograd takes."""
-        inverse = u[:, 1].reciprocal()
-        precision = u[:, 0] * inverse
-        return -precision, torch.stack([-inverse, precision * inverse], dim=1)
-
-    def _check_batch(self, scores: Tensor, index: Tensor) -> Tensor:
-        """Shapes, types and devices; returns scores of shape (B, L)."""
+    def _check_batch(self, scores: Tensor, index: Tensor) -> tuple[Tensor, ...]:
+        """Shapes, types and devices; returns scores of shape (B, L) and their places."""
         check_floating(scores, "scores")
         names = self.labels.names
         columns = scores[:, None] if scores.ndim == 1 and names == 1 else scores
@@ -291,13 +321,13 @@ class APLoss(CompositionalLoss):
                 f"`scores` must have shape {wanted}, got {tuple(scores.shape)}: one score per "
                 "example" + ("; try scores.squeeze(-1)" if names == 1 else " and label")
             )
-        check_index(index, columns.shape[0], scores.device)
+        places = check_index(index, columns.shape[0], scores.device)
         if self.labels.cells.device != scores.device:
             raise ParameterError(
                 f"the loss is on {self.labels.cells.device} and `scores` on {scores.device}: "
                 f"loss.to({str(scores.device)!r})"
             )
-        return columns
+        return columns, places
 
     def _check_values(self, columns: Tensor, index: Tensor) -> None:
         """Finite scores within the spread, and places in the data set, each once."""
@@ -310,20 +340,19 @@ class APLoss(CompositionalLoss):
             )
         if high - low > self._largest_spread:
             raise ParameterError(
-                f"`scores` differ by {high - low:.4g}, more than spread = {self.spread:g}: pass "
+                f"`scores` differ by {high - low:.4g}, more than spread = {self._spread:g}: pass "
                 "probabilities, torch.sigmoid(logits), or give spread= the bound (None: no bound)"
             )
 
     def _load_from_state_dict(self, state: Any, prefix: str, *rest: Any) -> None:
-        if self.labels.is_other(state.get(f"{prefix}labels.cells")):
+        if self.labels.is_other(state, f"{prefix}labels."):
             errors = rest[4]
             errors.append(
-                "the checkpoint belongs to a data set with other positives: make the loss with "
-                "the labels that it was saved with"
+                "the checkpoint belongs to other labels: make the loss with those that it was "
+                "saved with"
             )
             return
         super()._load_from_state_dict(state, prefix, *rest)
 
-
-def _minus_precision(u: Tensor) -> Tensor:
-    return -u[:, 0] / u[:, 1]
+    def _own_buffers(self) -> list[Tensor]:
+        return [*super()._own_buffers(), *self.labels.buffers()]

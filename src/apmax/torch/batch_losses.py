@@ -11,40 +11,43 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from apmax.errors import LabelError, NonFiniteError, NoPositiveError, ShapeError
+from apmax.errors import LabelError, ShapeError
 from apmax.problem.surrogates import default_gamma
-from apmax.registry import Registry
-from apmax.torch.compositional import check_floating, with_gradient
-from apmax.torch.distributed import gather_rows, gather_sizes, world_size
+from apmax.torch.checks import check_finite, check_floating
+from apmax.torch.distributed import gather_checked
+from apmax.torch.gradients import with_gradient
+from apmax.torch.poor_batches import SkipsPoorBatches
 from apmax.validation import check_count, check_gamma, check_real
 
-POOR_BATCHES = Registry("poor_batch", {"skip": True, "error": False})
 
-
-class BatchLoss(nn.Module):
+class BatchLoss(SkipsPoorBatches):
     """A loss of one batch; `poor_batch` says what happens without both classes.
 
-    "skip" returns 0 and counts it in ``loss.skipped``; "error" raises.
+    "skip" returns 0 and counts it in ``loss.skipped``; "error" raises. `process_group` are the
+    processes that share the batch; None is the default group, False this process alone.
     """
 
-    skipped: Tensor
-
-    def __init__(self, *, poor_batch: str = "skip") -> None:
+    def __init__(self, *, poor_batch: str = "skip", process_group: Any = None) -> None:
         super().__init__()
-        self.skips = POOR_BATCHES.choose(poor_batch)
-        self.register_buffer("skipped", torch.zeros((), dtype=torch.int64))
+        self._count_skips(poor_batch)
+        self.process_group = process_group
 
     def forward(self, scores: Tensor, labels: Tensor) -> Tensor:
         """The loss of this batch, to call ``backward()`` on."""
-        scores, labels = _check_batch(scores, labels)
-        if world_size() > 1:
-            sizes = gather_sizes(scores)
-            scores, labels = gather_rows(scores, sizes=sizes), gather_rows(labels, sizes=sizes)
-        if not bool(scores.isfinite().all()):
-            raise NonFiniteError("`scores` holds NaN or infinity: look at the inputs of this batch")
+
+        def checked() -> tuple[Tensor, ...]:
+            return _check_batch(scores, labels)
+
+        scores, labels = gather_checked(checked, self.skipped.device, self.process_group)
+        check_finite(scores, "a score")
+        if labels.shape[1] > 1 and bool((labels == -1).any()) and not bool((labels == 0).any()):
+            raise LabelError(
+                "`labels` of shape (B, L) holds -1 but no 0: there -1 means that a label is "
+                "missing; write negatives as 0"
+            )
         if scores.element_size() < 4:
             scores = scores.float()
         losses = []
@@ -54,13 +57,7 @@ class BatchLoss(nn.Module):
                 losses.append(self.of_column(column[known], positive[known]))
         if losses:
             return torch.stack(losses).mean()
-        if not self.skips:
-            raise NoPositiveError(
-                "the batch lacks positives or negatives: use PositiveNegativeBatchSampler, larger "
-                "batches, or poor_batch='skip'"
-            )
-        self.skipped += 1
-        return (scores * 0.0).sum()
+        return self._skip(scores, "lacks positives or negatives")
 
     def of_column(self, scores: Tensor, positive: Tensor) -> Tensor:
         """The loss of finite scores and a mask of positives with both classes in it."""
@@ -74,8 +71,10 @@ class SmoothAPLoss(BatchLoss):
     `temperature`.
     """
 
-    def __init__(self, temperature: float = 0.01, *, poor_batch: str = "skip") -> None:
-        super().__init__(poor_batch=poor_batch)
+    def __init__(
+        self, temperature: float = 0.01, *, poor_batch: str = "skip", process_group: Any = None
+    ) -> None:
+        super().__init__(poor_batch=poor_batch, process_group=process_group)
         why = "it is τ of σ(x/τ), in units of the scores; 0.01 is the authors'"
         self.temperature = check_real(temperature, "temperature", above=0, why=why)
 
@@ -99,9 +98,15 @@ class FastAPLoss(BatchLoss):
     """
 
     def __init__(
-        self, bins: int = 10, *, low: float = 0.0, high: float = 1.0, poor_batch: str = "skip"
+        self,
+        bins: int = 10,
+        *,
+        low: float = 0.0,
+        high: float = 1.0,
+        poor_batch: str = "skip",
+        process_group: Any = None,
     ) -> None:
-        super().__init__(poor_batch=poor_batch)
+        super().__init__(poor_batch=poor_batch, process_group=process_group)
         self.bins = check_count(bins, "bins", why="it is the number of cells of the histogram")
         self.low = check_real(low, "low", why="it is the lowest score")
         self.high = check_real(high, "high", above=low, why="it is the highest score")
@@ -129,9 +134,14 @@ class BlackboxAPLoss(BatchLoss):
     """
 
     def __init__(
-        self, strength: float = 4.0, *, margin: float = 0.02, poor_batch: str = "skip"
+        self,
+        strength: float = 4.0,
+        *,
+        margin: float = 0.02,
+        poor_batch: str = "skip",
+        process_group: Any = None,
     ) -> None:
-        super().__init__(poor_batch=poor_batch)
+        super().__init__(poor_batch=poor_batch, process_group=process_group)
         why = "it is λ, how far the ranks are perturbed; the authors use 0.2 to 10"
         self.strength = check_real(strength, "strength", above=0, why=why)
         self.margin = check_real(margin, "margin", at_least=0, why="it separates the classes")
@@ -153,8 +163,10 @@ class ExactAPLoss(BatchLoss):
     precision where the device has it. For batches of 10⁵ and more, where pairs do not fit.
     """
 
-    def __init__(self, *, gamma: float | None = None, poor_batch: str = "skip") -> None:
-        super().__init__(poor_batch=poor_batch)
+    def __init__(
+        self, *, gamma: float | None = None, poor_batch: str = "skip", process_group: Any = None
+    ) -> None:
+        super().__init__(poor_batch=poor_batch, process_group=process_group)
         self.gamma = check_gamma(default_gamma("squared_hinge") if gamma is None else gamma)
 
     def of_column(self, scores: Tensor, positive: Tensor) -> Tensor:

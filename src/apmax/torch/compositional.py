@@ -13,30 +13,31 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
-from apmax.errors import NonFiniteError, NotNumericError, ParameterError, ShapeError
+from apmax.errors import ParameterError, ShapeError
 from apmax.method.schedules import SCHEDULES
 from apmax.method.trackers import FIRST_VISITS, LOG_OF_NOTHING, add_exactly, check_beta0
-from apmax.torch.distributed import gather_rows, gather_sizes, world_size
+from apmax.torch.checks import check_box, check_finite, check_floating, check_index, check_rows
+from apmax.torch.distributed import gather_checked
+from apmax.torch.gradients import with_gradient
 from apmax.torch.trackers import TRACKERS, Move
 from apmax.validation import check_count
 
 Outer = Callable[[Tensor], Tensor]
-"""f: (B, k) → (B,), row by row, in torch operations."""
+"""f: (B, k) → (B,), row by row, in torch operations. With a method `value_and_gradient` it
+gives f and ∇f itself."""
 Box = tuple[Any, Any]
 """(low, high), each a number or k numbers: where every g_i lies."""
 
 
 class Tick(NamedTuple):
-    """One round: its number, β₀, and Σ log(1 − β₀) before and after it, each in two doubles."""
+    """One round: its number, β₀, and Σ log(1 − β₀) before and after it (with its rest)."""
 
     t: int
     beta0: float
-    high: float
-    low: float
-    next_high: float
-    next_low: float
+    decay: float
+    next_decay: float
+    next_rest: float
 
 
 class CompositionalLoss(nn.Module):
@@ -48,23 +49,27 @@ class CompositionalLoss(nn.Module):
 
     Parameters
     ----------
-    outer : f, any torch function of a (B, k) tensor that returns (B,), row by row.
+    outer : f, any torch function of a (B, k) tensor that returns (B,), row by row. Its own
+        parameters, if it has any, get no gradient.
     num_rows : m, how many g_i there are.
     num_values : k, how many numbers each g_i has.
     tracker : "moving_average", "randomized_coordinate", "msvr" or "none"; see
         :mod:`apmax.torch.trackers`.
     beta0 : weight of the NEW estimate in U, in (0, 1]; its first value under a schedule.
-    schedule : "constant", or "inverse_sqrt" for beta0 / √t.
+    schedule : "constant", or "inverse_sqrt" for beta0 / √t; t counts the calls of the loss.
     box : (low, high), k numbers or one each, on which U is projected; None does not.
-    first_visit : "estimate" starts a row of U at its first estimate; "zero" at 0, as a first
+    first_visit : "estimate" starts a row of U at its first estimate; "zero" at 0, with a first
         gradient 1/beta0 times too large.
+    process_group : the processes that train together; None is the default group if there is
+        one, False is this process alone.
 
     ``loss(inner, index)`` takes g̃ of shape (B, k) and the B distinct rows they belong to. U is
     updated without a gradient; the returned scalar is for ``backward()``. In training with
     several processes every rank gives its own part of the batch, and U stays the same on all.
 
-    U, its clock and β₀ are buffers: ``state_dict``, ``.to()`` and ``.double()`` take them
-    along. U is never less precise than float32. After an error nothing has changed.
+    U and its clock are buffers: ``state_dict``, ``.to()`` and ``.double()`` take them along. U
+    is never less precise than float32. After an error, and after ``loss.eval()``, nothing
+    changes.
 
     Examples
     --------
@@ -96,26 +101,27 @@ class CompositionalLoss(nn.Module):
         schedule: str = "constant",
         box: Box | None = None,
         first_visit: str = "estimate",
+        process_group: Any = None,
     ) -> None:
         super().__init__()
+        if not callable(outer):
+            raise ParameterError(f"`outer` = {outer!r} must be a function of a (B, k) tensor")
         check_count(num_rows, "num_rows", why="it is how many g_i there are")
         check_count(num_values, "num_values", why="it is how many numbers each g_i has")
         SCHEDULES.choose(schedule)
         seen = FIRST_VISITS.choose(first_visit)
-        self.tracker = TRACKERS.choose(tracker)
+        self.tracker_name, self.tracker = tracker, TRACKERS.choose(tracker)
         self.outer = outer
         self.num_rows = num_rows
         self.beta0 = check_beta0(beta0)
         self.schedule = schedule
-        low, high = (-math.inf, math.inf) if box is None else box
-        edges = [torch.as_tensor(edge, dtype=torch.float64) for edge in (low, high)]
+        self.process_group = process_group
+        for name, edge in zip(("low", "high"), check_box(box, num_values), strict=True):
+            self.register_buffer(name, edge, persistent=False)
         kept = num_rows if self.tracker.remembers else 0
-        start = torch.zeros(kept, num_values)
-        for name, edge in zip(("low", "high"), edges, strict=True):
-            self.register_buffer(name, edge.expand(num_values).clone())
-        self.register_buffer("U", start)
-        written_at = torch.full((kept,), 0.0 if seen else math.nan, dtype=torch.float64)
-        self.register_buffer("written_at", written_at)
+        never = 0.0 if seen else math.nan
+        self.register_buffer("U", torch.zeros(kept, num_values))
+        self.register_buffer("written_at", torch.full((kept,), never, dtype=torch.float64))
         self.register_buffer("log_decay", torch.zeros(2, dtype=torch.float64))
         self.register_buffer("rounds", torch.zeros((), dtype=torch.int64))
 
@@ -123,29 +129,34 @@ class CompositionalLoss(nn.Module):
     def forward(self, inner: Tensor, index: Tensor, *, previous: Tensor | None = None) -> Tensor:
         """Take g̃ (B, k) and its rows (B,); return the scalar to call ``backward()`` on.
 
+        `previous` holds the estimates of the same samples at the last parameters, for "msvr".
         Inside a compiled step it runs as it is: it reads a clock, and refuses bad batches.
         """
-        self._check_inner(inner, index, previous)
-        if world_size() > 1:
-            sizes = gather_sizes(inner)
-            inner, index = gather_rows(inner, sizes=sizes), gather_rows(index, sizes=sizes)
-            previous = None if previous is None else gather_rows(previous, sizes=sizes)
-        check_rows(index, self.num_rows)
-        scale = self.num_rows / index.numel()
-        return self._compose(inner, index, scale=scale, weight=None, previous=previous)
 
+        def checked() -> tuple[Tensor, ...]:
+            return self._check_inner(inner, index, previous)
+
+        estimates, rows, *last = gather_checked(checked, self.rounds.device, self.process_group)
+        check_rows(rows, self.num_rows)
+        scale = self.num_rows / rows.numel()
+        then = last[0] if last else None
+        return self._compose(estimates, rows, scale=scale, weight=None, previous=then)
+
+    @torch.no_grad()
     def tracked(self, rows: Tensor | None = None) -> Tensor:
         """U as it stands now, every delayed decay applied; NaN where a row has not been seen."""
         written = self.written_at if rows is None else self.written_at[rows]
         u = self.U if rows is None else self.U[rows]
         if self.tracker.decays:
-            u = u * self._decay_since(written, *self.log_decay.tolist())
+            u = u * self._decay_since(written, float(self.log_decay[0]))
         return self._project(u, rows).masked_fill(written.isnan()[:, None], math.nan)
 
     def extra_repr(self) -> str:
         """What print(loss) shows."""
-        name = next(name for name, tracker in TRACKERS.items() if tracker is self.tracker)
-        return f"rows={self.num_rows}, tracker={name!r}, beta0={self.beta0}, {self.schedule}"
+        return (
+            f"rows={self.num_rows}, tracker={self.tracker_name!r}, beta0={self.beta0}, "
+            f"{self.schedule}"
+        )
 
     def _compose(
         self,
@@ -158,20 +169,19 @@ class CompositionalLoss(nn.Module):
     ) -> Tensor:
         """Update U and return the scalar; `weight` of each row adds up to 1, None is 1/B."""
         estimate = inner.detach().to(self.U.dtype)
-        if not math.isfinite(float(estimate.sum())) and not bool(estimate.isfinite().all()):
-            raise NonFiniteError(
-                "an estimate is NaN or infinite, U is unchanged: look at the inputs of this batch"
-            )
-        with torch.no_grad():
+        check_finite(estimate, "an estimate")
+        with torch.no_grad(), torch.autocast(inner.device.type, enabled=False):
             tick = self._next_tick()
             u = self._moved(rows, estimate, scale, previous, tick)
+            check_finite(u, "a row of U")
             value, gradient = self._outer_terms(u)
-            self._keep(rows, u, tick)
             if weight is None:
                 value, pulls = value.mean(), gradient / rows.numel()
             else:
-                value, pulls = weight @ value, gradient * weight[:, None]
-        return with_gradient(inner, value, pulls)
+                value, pulls = (weight * value).sum(), gradient * weight[:, None]
+            if self.training:
+                self._keep(rows, u, tick)
+        return with_gradient(inner, value.to(inner.dtype), pulls)
 
     def _moved(
         self,
@@ -182,11 +192,11 @@ class CompositionalLoss(nn.Module):
         tick: Tick,
     ) -> Tensor:
         """Rows of U_{t+1}; nothing is written yet."""
-        if not self.tracker.remembers:
+        if self.tracker.move is None:
             return self._project(estimate, rows)
         old, written = self.U[rows], self.written_at[rows]
         if self.tracker.decays:
-            old = old * self._decay_since(written, tick.high, tick.low)
+            old = old * self._decay_since(written, tick.decay)
         old = self._project(old, rows)
         old_estimate = None if previous is None else previous.detach().to(estimate.dtype)
         moved = self.tracker.move(Move(old, estimate, old_estimate, tick.beta0, scale))
@@ -196,7 +206,7 @@ class CompositionalLoss(nn.Module):
         """Write the rows and the clock: nothing can fail any more."""
         if self.tracker.remembers:
             self.U[rows] = u
-            self.written_at[rows] = tick.next_high
+            self.written_at[rows] = tick.next_decay
         self._set_clock(tick)
 
     def _next_tick(self) -> Tick:
@@ -204,20 +214,20 @@ class CompositionalLoss(nn.Module):
         t = int(self.rounds) + 1
         beta0 = SCHEDULES.choose(self.schedule)(self.beta0, t)
         if not self.tracker.decays:
-            return Tick(t, beta0, 0.0, 0.0, 0.0, 0.0)
-        high, low = self.log_decay.tolist()
+            return Tick(t, beta0, 0.0, 0.0, 0.0)
+        decay, rest = self.log_decay.tolist()
         log_step = math.log1p(-beta0) if beta0 < 1 else LOG_OF_NOTHING
-        return Tick(t, beta0, high, low, *add_exactly(high, low, log_step))
+        return Tick(t, beta0, decay, *add_exactly(decay, rest, log_step))
 
     def _set_clock(self, tick: Tick) -> None:
         self.rounds.fill_(tick.t)
         if self.tracker.decays:
-            self.log_decay.copy_(torch.tensor((tick.next_high, tick.next_low), dtype=torch.float64))
+            now = torch.tensor((tick.next_decay, tick.next_rest), dtype=torch.float64)
+            self.log_decay.copy_(now)
 
-    def _decay_since(self, written: Tensor, high: float, low: float) -> Tensor:
+    def _decay_since(self, written: Tensor, decay: float) -> Tensor:
         """Π (1 − β₀) of the rounds since each row was written: (B, 1)."""
-        decay = torch.exp((high - written) + low)
-        return decay.to(self.U.dtype)[:, None]
+        return torch.exp(decay - written).to(self.U.dtype)[:, None]
 
     def _project(self, u: Tensor, rows: Tensor | None) -> Tensor:
         """Π_Ω of these rows of U."""
@@ -225,6 +235,10 @@ class CompositionalLoss(nn.Module):
 
     def _outer_terms(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """f(u) and ∇f(u), row by row."""
+        known = getattr(self.outer, "value_and_gradient", None)
+        if known is not None:
+            terms: tuple[Tensor, Tensor] = known(u)
+            return terms
         with torch.enable_grad():
             at = u.detach().requires_grad_()
             value = self.outer(at)
@@ -236,30 +250,41 @@ class CompositionalLoss(nn.Module):
             (gradient,) = torch.autograd.grad(value.sum(), at)
         return value.detach(), gradient
 
-    def _check_inner(self, inner: Tensor, index: Tensor, previous: Tensor | None) -> None:
+    def _check_inner(
+        self, inner: Tensor, index: Tensor, previous: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        """What this rank gives: estimates, rows, and the estimates before if there are any."""
+        check_floating(inner, "inner")
         if inner.ndim != 2 or inner.shape[1] != self.U.shape[1]:
             raise ShapeError(
                 f"`inner` must have shape (B, {self.U.shape[1]}), got {tuple(inner.shape)}: one "
                 "row of estimates for each index"
             )
-        check_floating(inner, "inner")
-        check_index(index, inner.shape[0], inner.device)
+        rows = check_index(index, inner.shape[0], inner.device)
         if self.tracker.needs_previous and previous is None:
             raise ParameterError(
                 "`previous` is missing: this tracker needs the estimates of the same samples at "
                 "the last parameters, loss(inner, index, previous=…)"
             )
-        if previous is not None and previous.shape != inner.shape:
+        if previous is None:
+            return inner, rows
+        check_floating(previous, "previous")
+        if previous.shape != inner.shape or previous.device != inner.device:
             raise ShapeError(
                 f"`previous` has shape {tuple(previous.shape)} and `inner` {tuple(inner.shape)}: "
-                "they are the same estimates at two parameters"
+                "they are the same estimates at two parameters, on one device"
             )
+        check_finite(previous, "an estimate in `previous`")
+        return inner, rows, previous.detach()
 
     def _apply(self, fn: Any, recurse: bool = True) -> CompositionalLoss:
-        """Move all buffers; cast U alone, and never below single precision."""
+        """Move all; cast U, never below single precision, and no other number of ours."""
+        ours = {id(buffer) for buffer in self._own_buffers()}
 
         def careful(tensor: Tensor) -> Tensor:
             moved: Tensor = fn(tensor)
+            if id(tensor) not in ours:
+                return moved
             too_coarse = moved.is_floating_point() and moved.element_size() < 4
             cast = tensor is self.U and not too_coarse
             return moved if cast else tensor.to(moved.device)
@@ -267,64 +292,5 @@ class CompositionalLoss(nn.Module):
         super()._apply(careful, recurse)  # type: ignore[no-untyped-call]
         return self
 
-
-def with_gradient(inputs: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
-    """`value` as a function of `inputs` whose gradient there is known already."""
-    result: Tensor = _WithGradient.apply(inputs, value, gradient)  # type: ignore[no-untyped-call]
-    return result
-
-
-class _WithGradient(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, inputs: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
-        ctx.save_for_backward(gradient)
-        ctx.dtype = inputs.dtype
-        return value
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, outside: Tensor) -> tuple[Tensor, None, None]:
-        (gradient,) = ctx.saved_tensors
-        return (gradient * outside).to(ctx.dtype), None, None
-
-
-def check_floating(tensor: Tensor, name: str) -> None:
-    """A tensor of floating point numbers."""
-    if not tensor.is_floating_point():
-        raise NotNumericError(
-            f"`{name}` must be floating point, got {tensor.dtype}: pass the model's output itself"
-        )
-
-
-def check_index(index: Tensor, size: int, device: torch.device) -> None:
-    """One integer per row of the batch, on the same device."""
-    if not isinstance(index, Tensor) or index.dtype not in (torch.int64, torch.int32):
-        kind = index.dtype if isinstance(index, Tensor) else type(index).__name__
-        raise NotNumericError(
-            f"`index` must be a tensor of integers, got {kind}: the positions of the batch in the "
-            "data set, which IndexedDataset yields"
-        )
-    if index.shape != (size,):
-        raise ShapeError(f"`index` must have shape ({size},), got {tuple(index.shape)}")
-    if index.device != device:
-        raise ParameterError(
-            f"`index` is on {index.device} and the batch on {device}: index.to({str(device)!r})"
-        )
-
-
-def check_rows(index: Tensor, size: int) -> None:
-    """Distinct numbers from 0 to size − 1."""
-    if not index.numel():
-        raise ShapeError("`index` is empty: give at least one row")
-    ordered = index.sort().values
-    first, last = int(ordered[0]), int(ordered[-1])
-    if first < 0 or last >= size:
-        raise ParameterError(
-            f"`index` holds {first if first < 0 else last}, outside of 0 … {size - 1}: use "
-            "positions in the data set that the loss was made for"
-        )
-    if index.numel() > 1 and bool((ordered[1:] == ordered[:-1]).any()):
-        raise ParameterError(
-            "`index` holds a position twice: draw batches without replacement, for example with "
-            "PositiveNegativeBatchSampler"
-        )
+    def _own_buffers(self) -> list[Tensor]:
+        return [buffer for buffer in self._buffers.values() if buffer is not None]

@@ -41,14 +41,17 @@ class LabelTable(nn.Module):
         known -= 0 if missing is None else missing.sum(axis=0)
         self.counts = list(zip(positives.tolist(), known.tolist(), strict=True))
         self.register_buffer("positives", torch.from_numpy(positives), persistent=False)
-        self.register_buffer("known", torch.from_numpy(known), persistent=False)
+        self.register_buffer("known", torch.from_numpy(known))
 
-    def is_other(self, cells: Any) -> bool:
-        """Whether these are the cells of other positives."""
-        return isinstance(cells, Tensor) and not torch.equal(cells.cpu(), self.cells.cpu())
+    def is_other(self, state: Any, prefix: str) -> bool:
+        """Whether a checkpoint belongs to other labels."""
+        return any(
+            prefix + name in state and not torch.equal(state[prefix + name].cpu(), mine.cpu())
+            for name, mine in (("cells", self.cells), ("known", self.known))
+        )
 
     def _load_from_state_dict(self, state: Any, prefix: str, *rest: Any) -> None:
-        if not self.is_other(state.get(f"{prefix}cells")):  # the loss says so, and loads nothing
+        if not self.is_other(state, prefix):  # the loss says so, and loads nothing
             super()._load_from_state_dict(state, prefix, *rest)
 
     def lookup(self, index: Tensor) -> Looked:
@@ -113,7 +116,8 @@ def _read(labels: Any) -> tuple[Any, Any]:
 
 def _as_array(labels: Any) -> np.ndarray[Any, Any]:
     if isinstance(labels, Tensor):
-        labels = labels.detach().cpu().numpy()
+        labels = labels.detach().cpu()
+        labels = (labels.float() if labels.dtype == torch.bfloat16 else labels).numpy()
     array = np.asarray(labels)
     if array.ndim not in (1, 2):
         raise ShapeError(

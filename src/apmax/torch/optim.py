@@ -20,6 +20,7 @@ divided by √t; a scheduler of torch's may move ``group["lr"]`` at the same tim
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
@@ -71,12 +72,12 @@ class DirectedOptimizer(Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group with its own lr, betas and penalties; every one is checked."""
-        unknown = set(param_group) - set(self.defaults) - {"params", "param_names"}
-        if unknown:
-            raise ParameterError(
-                f"a parameter group holds {sorted(unknown)}, which this optimizer does not know: "
-                f"use {', '.join(sorted(self.defaults))}"
-            )
+        for key in set(param_group) - set(OPTIONS) - {"params"}:
+            near = difflib.get_close_matches(key, OPTIONS, n=1, cutoff=0.75)
+            if key == "betas":
+                near = ["beta1 and beta2, which weigh the new value"]
+            if near:  # other keys are for schedulers and loggers
+                raise ParameterError(f"a parameter group holds {key!r}: did you mean {near[0]}?")
         _check_options({**self.defaults, **param_group}, self.styles)
         super().add_param_group(param_group)
 

@@ -62,12 +62,12 @@ class PositiveNegativeBatchSampler(Sampler[list[int]]):
             raise ParameterError(
                 f"`rank` = {rank} must be below num_replicas = {num_replicas}: it counts from 0"
             )
-        positive = torch.from_numpy(positives_of(labels))
+        positive = torch.from_numpy(positives_of(labels).copy())
         self.positives = positive.nonzero()[:, 0]
         self.negatives = (~positive).nonzero()[:, 0]
         if positives_per_batch is None:
-            least = min(2, batch_size - 1)
-            positives_per_batch = min(max(least, batch_size // 4), self.positives.numel())
+            available = max(1, self.positives.numel() // num_replicas)
+            positives_per_batch = min(max(2, batch_size // 4), batch_size - 1, available)
         why = "a batch needs positives"
         check_count(positives_per_batch, "positives_per_batch", why=why)
         if positives_per_batch >= batch_size:
@@ -81,6 +81,11 @@ class PositiveNegativeBatchSampler(Sampler[list[int]]):
             raise ParameterError(
                 f"`positives_per_batch` = {positives_per_batch} on {num_replicas} replicas is more "
                 f"than the {self.positives.numel()} positives there are: lower it"
+            )
+        if self.plus == 1 and self.positives.numel() > 1:
+            raise ParameterError(
+                "`positives_per_batch` = 1: one positive says nothing about the other positives; "
+                "use at least 2, and a batch_size of 3 or more"
             )
         self.generator = generator or torch.Generator().manual_seed(0)
         self.num_replicas, self.rank = num_replicas, rank
@@ -109,19 +114,17 @@ class PositiveNegativeBatchSampler(Sampler[list[int]]):
 
     def state_dict(self, batches_done: int | None = None) -> dict[str, Any]:
         """Where the pass stands; `batches_done` if training is behind the sampler."""
-        done = self._done if batches_done is None else batches_done
-        return {"generator": self._start, "batches_done": done}
+        done = self._done if batches_done is None else self._checked_done(batches_done)
+        return {"generator": self._start, "batches_done": done, "data": self._identity()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there: the next iteration yields the batch after the last one done."""
-        done = check_count(
-            state["batches_done"], "batches_done", at_least=0, why="it counts batches"
-        )
-        if done > len(self):
+        if state.get("data") != self._identity():
             raise ParameterError(
-                f"`batches_done` = {done} is more than the {len(self)} batches of a pass: the "
-                "checkpoint belongs to other data or another batch_size"
+                f"the checkpoint belongs to other data or batches ({state.get('data')}, here "
+                f"{self._identity()}): make the sampler as it was saved"
             )
+        done = self._checked_done(state["batches_done"])
         generator = torch.Generator()
         generator.set_state(state["generator"].cpu())  # raises before anything has changed
         self._start, self._done = state["generator"].cpu(), done
@@ -149,6 +152,24 @@ class PositiveNegativeBatchSampler(Sampler[list[int]]):
             parts.append(order)
             taken += m
         return self.positives[torch.cat(parts)[:wanted]]
+
+    def _checked_done(self, batches_done: int) -> int:
+        done = check_count(batches_done, "batches_done", at_least=0, why="it counts batches")
+        if done > len(self):
+            raise ParameterError(
+                f"`batches_done` = {done} is more than the {len(self)} batches of a pass"
+            )
+        return done
+
+    def _identity(self) -> dict[str, int]:
+        """What tells this data and these batches, of all replicas, from others."""
+        return {
+            "positives": self.positives.numel(),
+            "negatives": self.negatives.numel(),
+            "positives_per_batch": self.plus,
+            "negatives_per_batch": self.minus,
+            "sum_of_positives": int(self.positives.sum()),
+        }
 
     def _own(self, shared: Tensor) -> Tensor:
         """This replica's part of a batch."""

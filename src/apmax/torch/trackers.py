@@ -22,7 +22,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from apmax.errors import ParameterError
 from apmax.registry import Registry
 
 
@@ -39,14 +38,15 @@ class Move(NamedTuple):
 class Tracker(NamedTuple):
     """One row of the table."""
 
-    move: Callable[[Move], Tensor]
-    remembers: bool = True
+    move: Callable[[Move], Tensor] | None
+    """None keeps the estimate itself and remembers nothing."""
     decays: bool = False
     needs_previous: bool = False
 
-
-def _none(rows: Move) -> Tensor:
-    return rows.estimate
+    @property
+    def remembers(self) -> bool:
+        """Whether U is kept at all."""
+        return self.move is not None
 
 
 def _moving_average(rows: Move) -> Tensor:
@@ -58,21 +58,17 @@ def _randomized_coordinate(rows: Move) -> Tensor:
 
 
 def _msvr(rows: Move) -> Tensor:
-    if rows.previous is None:
-        raise ParameterError(
-            '`previous` is missing: tracker="msvr" needs the estimates of the same samples at the '
-            "last parameters, loss(inner, index, previous=…)"
-        )
-    keep = 1 - rows.beta0
-    # θ of Jiang et al.; a batch of all rows needs no correction for the rows it missed.
-    theta = (rows.scale - 1) / keep + keep if keep > 0 else 0.0
-    return torch.lerp(rows.old, rows.estimate, rows.beta0) + theta * (rows.estimate - rows.previous)
+    average, keep = _moving_average(rows), 1 - rows.beta0
+    if rows.previous is None or keep == 0:  # β₀ = 1 forgets U, and with it what θ would correct
+        return average
+    theta = (rows.scale - 1) / keep + keep
+    return average + theta * (rows.estimate - rows.previous)
 
 
 TRACKERS: Registry[Tracker] = Registry(
     "tracker",
     {
-        "none": Tracker(_none, remembers=False),
+        "none": Tracker(None),
         "moving_average": Tracker(_moving_average),
         "randomized_coordinate": Tracker(_randomized_coordinate, decays=True),
         "msvr": Tracker(_msvr, needs_previous=True),

@@ -1,0 +1,87 @@
+"""What two ranks must agree on; run by test_processes.py under torchrun."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from apmax.errors import ApmaxError
+from apmax.torch import APLoss, CompositionalLoss, ExactAPLoss, SmoothAPLoss
+
+RNG = np.random.default_rng(0)
+N = 40
+LABELS = torch.arange(N) % 4 == 0
+SCORES = torch.from_numpy(RNG.random(N))
+PARTS = {
+    "even": [torch.arange(0, 20), torch.arange(20, 40)],
+    "uneven": [torch.arange(0, 33), torch.arange(33, 40)],
+    "empty": [torch.arange(0, 40), torch.arange(0)],
+}
+
+
+def check_parts(rank: int) -> None:
+    """The gathered batch gives the value and this rank's part of the gradient, times two."""
+    for parts in PARTS.values():
+        mine = parts[rank]
+        whole = torch.cat(parts)
+        for make in (lambda **k: APLoss(LABELS, **k).double(), ExactAPLoss, SmoothAPLoss):
+            together, alone = make(), make(process_group=False)
+            arguments = (lambda i: i) if isinstance(together, APLoss) else (lambda i: LABELS[i])
+            s = SCORES[mine].clone().requires_grad_()
+            value = together(s, arguments(mine))
+            value.backward()
+            t = SCORES[whole].clone().requires_grad_()
+            expected = alone(t, arguments(whole))
+            expected.backward()
+            start = sum(part.numel() for part in parts[:rank])
+            torch.testing.assert_close(value, expected)
+            torch.testing.assert_close(s.grad, 2 * t.grad[start : start + mine.numel()])
+        engine = CompositionalLoss(lambda u: u[:, 0] ** 2, N, 1).double()
+        inner = SCORES[mine, None].clone().requires_grad_()
+        engine(inner, mine).backward()
+        torch.testing.assert_close(inner.grad, 2 * 2 * SCORES[mine, None] / N)
+
+
+def check_errors(rank: int) -> None:
+    """What one rank refuses, all refuse, and nobody waits."""
+    mine = PARTS["even"][rank]
+    for bad in (SCORES[mine][0], SCORES[mine] * float("nan"), SCORES[mine].long(), SCORES[:3]):
+        loss = APLoss(LABELS).double()
+        before = {key: value.clone() for key, value in loss.state_dict().items()}
+        try:
+            loss(bad if rank == 1 else SCORES[mine], mine)
+        except ApmaxError:
+            pass
+        else:
+            raise AssertionError("a rank went on without the other")
+        for key, value in loss.state_dict().items():
+            torch.testing.assert_close(value, before[key], equal_nan=True)
+    loss = APLoss(LABELS).double()
+    loss(SCORES[mine], mine.int() if rank == 1 else mine)  # either kind of integer
+
+
+def main(folder: Path) -> None:
+    dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+    rank = dist.get_rank()
+    check_parts(rank)
+    check_errors(rank)
+    if rank == 0:  # one rank alone, with nobody to wait for
+        ExactAPLoss(process_group=False)(SCORES, LABELS)
+    loss = APLoss(LABELS)
+    for step in range(20):
+        drawn = np.random.default_rng(step).permutation(N)[:16]
+        mine = torch.from_numpy(np.array_split(drawn, 2)[rank])
+        loss(SCORES[mine], mine)
+    torch.save(loss.state_dict(), folder / f"rank{rank}.pt")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main(Path(sys.argv[1]))
