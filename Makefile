@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 READY := .venv/.ready
 
-.PHONY: help setup test lint format demo bench bench-linear bench-quality bench-torch clean
+.PHONY: help setup test lint format demo bench bench-linear bench-quality bench-torch bench-reading browser clean
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
@@ -33,7 +33,7 @@ format: setup  ## rewrite the code in the house style
 	@$(BIN)/ruff format .
 
 demo: setup  ## train on real data, print the comparison, write demo-report/
-	@$(BIN)/python examples/demo.py
+	@$(BIN)/apmax demo
 
 bench: setup  ## side-by-side ratios; exits with 1 if a bar is missed
 	@$(BIN)/python -m benchmarks
@@ -46,6 +46,15 @@ bench-quality: setup  ## test AP beside LogisticRegressionCV and boosted trees, 
 
 bench-torch: setup  ## a step of APLoss and ADAP beside cross-entropy and Adam
 	@$(BIN)/python -m benchmarks.torch
+
+bench-reading: setup  ## reading LIBSVM and CSV beside scikit-learn and pandas
+	@$(BIN)/python -m benchmarks.reading
+
+browser:  ## install Chromium for the report's tests, where that is possible
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium chromium-driver; } \
+	  >/dev/null 2>&1 || echo "apmax: no Chromium, so the report's browser tests are skipped"
 
 clean:  ## remove .venv and everything generated
 	rm -rf .venv dist demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -28,14 +28,14 @@ class Line(NamedTuple):
 
 
 def medians(repeats: int, *sides: Callable[[], Any]) -> list[float]:
-    """Median seconds of each side, run in turn after one warm-up each."""
+    """Median seconds of each side, run in turn, there and back, after one warm-up each."""
     times = np.empty((repeats, len(sides)))
     for side in sides:
         side()
     for r in range(repeats):
-        for k, side in enumerate(sides):
+        for k in range(len(sides)) if r % 2 == 0 else reversed(range(len(sides))):
             start = time.perf_counter()
-            side()
+            sides[k]()
             times[r, k] = time.perf_counter() - start
     return [float(value) for value in np.median(times, axis=0)]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,12 +18,16 @@ from apmax import (
     precision_recall_curve,
     surrogate_ap,
 )
+from apmax.data import load, read_libsvm
+from apmax.data.extras import need
+from apmax.data.fetching import download
 from apmax.method.directions import Adaptive, Momentum
 from apmax.method.estimates import LinearScorer, StochasticProblem
 from apmax.method.loop import descend
 from apmax.method.sampling import draw_batches
 from apmax.method.table import METHODS, Method, register, resolve_method
 from apmax.method.trackers import MovingAverage, RandomizedCoordinate
+from apmax.pipeline.storage import load_model
 from apmax.problem.surrogates import SQUARED_HINGE, Surrogate
 from apmax.problem.surrogates import register as register_surrogate
 from apmax.validation import check_count
@@ -169,6 +175,11 @@ OPTION_ROWS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("more than there are", lambda: draws(positives_per_batch=6), errors.ParameterError, r"more than the 5"),
     ("sampling misspelt", lambda: draws(sampling="independant"), errors.UnknownNameError, r"'independent'"),
     ("a count that is no integer", lambda: check_count(2.5, "k", why="it counts"), errors.ParameterError, r"integer ≥ 1, got 2.5: it counts"),
+    ("no such file", lambda: load("no-such-file.csv"), errors.FileError, r"no-such-file.csv: no such file; check the path"),
+    ("a file of another kind", lambda: read_libsvm(__file__), errors.FileFormatError, r"test_errors.py, line 1, column 1: found .* expected a label"),
+    ("a package that is missing", lambda: need("no_such_package", "reading"), errors.MissingExtraError, r"pip install 'apmax\[data\]'"),
+    ("no model", lambda: load_model(__file__), errors.ModelFileError, r"test_errors.py is not a model of apmax.*apmax train"),
+    ("a download that fails", lambda: download("w8a", page="nowhere://", folder=Path(os.devnull)), errors.DownloadError, r"nowhere://w8a could not .*set APMAX_DATA=FOLDER"),
 ]  # fmt: skip
 
 

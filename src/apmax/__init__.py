@@ -55,7 +55,10 @@ __all__ = [
 ]
 
 
-_MODULES = {"errors", "kernels", "linear", "method", "metrics", "problem", "torch"}
+_MODULES = {
+    "data", "errors", "kernels", "linear", "method", "metrics", "pipeline", "problem", "report",
+    "torch",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import StratifiedKFold, check_cv
 
 from apmax.errors import ParameterError
 from apmax.linear.base import LinearAPModel, TrainingSet
@@ -66,7 +66,8 @@ class APClassifierCV(LinearAPModel):
     Cs : strengths C of the logistic regression to try, or how many from 1e-4 to 1e4.
     surrogate, gamma, max_iter, tol : as in :class:`APClassifier` with solver "lbfgs".
     average : whether to average with the folds' fits; without, it is the fit on all data.
-    cv : number of stratified folds, or a scikit-learn splitter, or an iterable of splits.
+    cv : number of stratified folds, shuffled (always alike: files are often in some order, and
+        folds in that order mislead), or a scikit-learn splitter, or an iterable of splits.
     n_jobs : processes over which the folds are spread.
     verbose : show on a terminal how many folds are done.
 
@@ -223,6 +224,8 @@ class APClassifierCV(LinearAPModel):
                 f"{fewest} of one: lower cv, or use APClassifier"
             )
         splitter = check_cv(self.cv, data.positive, classifier=True)
+        if isinstance(self.cv, (int, np.integer)):
+            splitter = StratifiedKFold(self.cv, shuffle=True, random_state=0)
         return [
             Fold(data.rows(train).seen(), data.rows(test).seen())
             for train, test in splitter.split(data.X, data.positive)

@@ -1,0 +1,116 @@
+"""apmax compare: is average-precision training worth it on this data?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from apmax.cli.console import (
+    Settings,
+    command_line,
+    make_table,
+    one_line_errors,
+    progress,
+)
+from apmax.cli.options import Data, Positive, ReportFile, Seed, Target, check_target
+from apmax.data.files import Dataset, load
+from apmax.pipeline.training import Run, contenders_for
+from apmax.pipeline.training import compare as compare_models
+from apmax.report.comparison import Comparison, FoldScores
+from apmax.report.results import Report, Scored
+
+
+def compare(
+    context: typer.Context,
+    data: Data,
+    target: Target = None,
+    positive: Positive = None,
+    report: ReportFile = None,
+    folds: Annotated[int, typer.Option(min=2, help="Parts of a cross-validation.")] = 5,
+    repeats: Annotated[int, typer.Option(min=1, help="Cross-validations, shuffled anew.")] = 2,
+    seed: Seed = 0,
+) -> None:
+    """Logistic regression, apmax and boosted trees on the same splits, with the differences.
+
+    [bold]Example:[/bold] apmax compare adult.csv --target last --report adult.html
+    """
+    settings: Settings = context.obj
+    with one_line_errors(settings):
+        dataset = load(data, target=target, positive=positive)
+        check_target(dataset)
+        runs = _run(settings, dataset, folds, repeats, seed)
+        rows = [FoldScores(name, np.array([run.ap for run in of])) for name, of in runs.items()]
+        comparison = Comparison(rows, test_fraction=1 / folds)
+        _tell(settings, comparison, f"{data.name}: test AP, {repeats} × {folds} folds")
+        if report is not None:
+            _write(settings, report, data, dataset, comparison, runs, folds)
+
+
+def _run(
+    settings: Settings, dataset: Dataset, folds: int, repeats: int, seed: int
+) -> dict[str, list[Run]]:
+    names = [contender.name for contender in contenders_for(dataset)]
+    runs: dict[str, list[Run]] = {name: [] for name in names}
+    total = len(names) * folds * repeats
+    with progress(settings, "comparing", total) as advance:
+        every = compare_models(dataset, folds=folds, repeats=repeats, seed=seed)
+        for done, run in enumerate(every, start=1):
+            runs[run.name].append(run)
+            mean = float(np.mean([one.ap for one in runs[run.name]]))
+            advance(run.name, done, total, mean)
+    return runs
+
+
+def _tell(settings: Settings, comparison: Comparison, title: str) -> None:
+    table = make_table(title, "model", "AP", "± std", "difference", "± s.e.", "wins")
+    differences = {one.model: one for one in comparison.differences()}
+    result: dict[str, Any] = {}
+    for row in comparison.rows:
+        result[row.model] = {"mean": row.mean, "std": row.std, "ap": row.ap.tolist()}
+        against = ("", "", "")
+        if row.model in differences:
+            one = differences[row.model]
+            against = (
+                f"{one.mean:+.4f}", f"{one.standard_error:.4f}", f"{one.wins}/{one.folds}",
+            )  # fmt: skip
+            result[row.model]["difference"] = {
+                "mean": one.mean, "standard_error": one.standard_error, "wins": one.wins,
+                "losses": one.losses, "verdict": one.sentence(),
+            }  # fmt: skip
+        table.add_row(row.model, f"{row.mean:.4f}", f"{row.std:.4f}", *against)
+    settings.show(table, {"models": result})
+    for one in differences.values():
+        settings.say(one.sentence())
+
+
+def _write(
+    settings: Settings,
+    path: Path,
+    data: Path,
+    dataset: Dataset,
+    comparison: Comparison,
+    runs: dict[str, list[Run]],
+    folds: int,
+) -> None:
+    """The report's curves are of the first cross-validation, every row scored once."""
+    from apmax.report import write_report
+
+    results = []
+    for name, of in runs.items():
+        first = of[:folds]
+        rows = np.concatenate([run.rows for run in first])
+        scores = np.concatenate([run.scores for run in first])
+        if dataset.y is not None:
+            results.append(Scored(name, dataset.y[rows], scores, scale="log-odds"))
+    facts = {
+        "data": data.name,
+        "rows": f"{dataset.X.shape[0]:,}",
+        "columns": f"{dataset.X.shape[1]:,}",
+        "positives": f"{int(results[0].y.sum()):,} ({results[0].prevalence:.2%})",
+        "curves": "each row scored once, by a model that has not seen it",
+    }
+    write_report(Report(data.name, results, comparison, facts, command_line()), path)
+    settings.say(f"report → {path}")

@@ -1,0 +1,133 @@
+"""What all commands share: where words and numbers go, progress, errors and exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from apmax.errors import ApmaxError
+
+FAILED, INTERRUPTED = 1, 130
+"""Exit codes: something was wrong with the input; Ctrl-C. Wrong usage is 2."""
+
+
+@dataclass
+class Settings:
+    """The options that every command has."""
+
+    as_json: bool = False
+    quiet: bool = False
+    debug: bool = False
+    out: Console = field(default_factory=lambda: Console(soft_wrap=True))
+    err: Console = field(default_factory=lambda: Console(stderr=True, soft_wrap=True))
+
+    def say(self, text: str) -> None:
+        """A line for a person; nothing with --quiet or --json."""
+        if not (self.quiet or self.as_json):
+            self.out.print(text, highlight=False)
+
+    def note(self, text: str) -> None:
+        """A remark that is no result: to stderr, so that pipes stay clean."""
+        if not self.quiet:
+            self.err.print(text, highlight=False, style="dim")
+
+    def show(self, table: Table, data: dict[str, Any]) -> None:
+        """The result: a table for a person, or one JSON object for a program."""
+        if self.as_json:
+            sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+        elif not self.quiet:
+            self.out.print(table)
+
+
+def make_table(title: str, *columns: str) -> Table:
+    """A table whose first column is text and the others numbers."""
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="dim")
+    for k, column in enumerate(columns):
+        table.add_column(column, justify="left" if k == 0 else "right")
+    return table
+
+
+@contextmanager
+def progress(settings: Settings, what: str, total: int | None = None) -> Iterator[Advance]:
+    """A bar with the AP so far and the time left, on a terminal; nothing elsewhere."""
+    hidden = settings.quiet or settings.as_json or not settings.err.is_terminal
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[ap]}"),
+        TimeRemainingColumn(),
+        console=settings.err,
+        transient=True,
+        disable=hidden,
+    )
+    with bar:
+        task = bar.add_task(what, total=total, ap="")
+
+        def advance(stage: str, done: int, of: int | None, ap: float | None = None) -> None:
+            shown = "" if ap is None else f"AP {ap:.4f}"
+            bar.update(task, description=stage, completed=done, total=of, ap=shown)
+
+        yield advance
+
+
+Advance = Callable[..., None]
+"""(stage, done, of, AP so far)."""
+
+
+@contextmanager
+def one_line_errors(settings: Settings) -> Iterator[None]:
+    """Every error is one line with a remedy; --debug lets the traceback through."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if settings.debug:
+            raise
+        settings.err.print("stopped", style="yellow")
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:  # the reader has seen enough, as in `apmax predict … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit from None
+    except (ApmaxError, OSError, MemoryError, ImportError) as error:
+        if settings.debug:
+            raise
+        fail(settings, str(error) or type(error).__name__)
+
+
+def fail(settings: Settings, message: str) -> None:
+    """Say what is wrong and leave with the exit code for it."""
+    line = " ".join(message.split())
+    if settings.as_json:
+        sys.stderr.write(json.dumps({"error": line}, ensure_ascii=False) + "\n")
+    else:
+        settings.err.print(f"[red]error:[/red] {_plain(line)}", highlight=False)
+    raise typer.Exit(FAILED)
+
+
+def command_line() -> str:
+    """What to type to run this again."""
+    return shlex.join(["apmax", *sys.argv[1:]])
+
+
+def _plain(text: str) -> str:
+    """Square brackets as they are, not as markup."""
+    return text.replace("[", r"\[")

@@ -1,0 +1,245 @@
+"""apmax train, evaluate, predict and report."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from apmax.cli.console import (
+    INTERRUPTED,
+    Settings,
+    command_line,
+    make_table,
+    one_line_errors,
+    progress,
+)
+from apmax.cli.options import Data, ModelFile, Positive, ReportFile, Seed, Target, check_target
+from apmax.data.files import Dataset, load
+from apmax.errors import ParameterError, UnreachableTargetError
+from apmax.metrics import average_precision, operating_point
+from apmax.pipeline.files import write_predictions
+from apmax.pipeline.model import Model
+from apmax.pipeline.storage import load_model, save_model
+from apmax.pipeline.training import Trained, hold_out, load_labelled, strongest_features
+from apmax.pipeline.training import train as train_model
+
+PRECISIONS = (0.5, 0.8, 0.9, 0.95)
+
+
+def train(
+    context: typer.Context,
+    data: Data,
+    target: Target = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the model.")] = Path(
+        "model.apmax"
+    ),
+    positive: Positive = None,
+    test: Annotated[
+        Path | None, typer.Option(help="Data to test on; without, a fifth is held out.")
+    ] = None,
+    solver: Annotated[
+        str,
+        typer.Option(help='"cv" chooses all by cross-validation; or "lbfgs", "adap-adam", …'),
+    ] = "cv",
+    report: ReportFile = None,
+    seed: Seed = 0,
+) -> None:
+    """Train a model on a file and write it to another.
+
+    Mixed tables need no preparation: numbers, words, dates, missing values.
+
+    [bold]Example:[/bold] apmax train adult.csv --target last --out adult.apmax
+    """
+    settings: Settings = context.obj
+    with one_line_errors(settings):
+        dataset = load(data, target=target, positive=positive)
+        check_target(dataset)
+        learnt, tested = _parts(dataset, test, seed)
+        start = time.perf_counter()
+        with progress(settings, "training") as advance:
+            trained = train_model(learnt, solver=solver, seed=seed, on_progress=advance)
+        scores = trained.model.log_odds(tested.X)
+        ap = average_precision(_labels(tested), scores)
+        save_model(trained.model, out)  # already, should the rest be stopped
+        if test is None and not trained.interrupted:
+            with progress(settings, "training on all rows") as advance:
+                trained = train_model(dataset, solver=solver, seed=seed, on_progress=advance)
+        facts = {"test_ap": ap, "test_rows": int(tested.X.shape[0]), "command": command_line()}
+        trained = trained.with_facts(facts)
+        save_model(trained.model, out)
+        _tell_training(settings, trained, tested, ap, out, time.perf_counter() - start)
+        if report is not None:
+            _write_report(settings, report, data.name, trained.model, tested, scores, trained)
+        if trained.interrupted:
+            settings.note("stopped before the end: the best model so far was kept")
+            raise typer.Exit(INTERRUPTED)
+
+
+def evaluate(
+    context: typer.Context,
+    model: ModelFile,
+    data: Data,
+    target: Target = None,
+    positive: Positive = None,
+    report: ReportFile = None,
+) -> None:
+    """Average precision of a model on data with labels, and what it means in alerts.
+
+    [bold]Example:[/bold] apmax evaluate adult.apmax adult-test.csv
+    """
+    settings: Settings = context.obj
+    with one_line_errors(settings):
+        trained = load_model(model)
+        dataset = _labelled(trained, data, target, positive)
+        scores = trained.log_odds(dataset.X)
+        y = _labels(dataset)
+        ap = average_precision(y, scores)
+        points = [_point(y, scores, precision) for precision in PRECISIONS]
+        table = make_table(
+            f"AP {ap:.4f}   ({y.mean():.4f} by chance; {y.sum():,} positives in {y.size:,} rows)",
+            "precision", "recall", "alerts per 1,000", "probability ≥",
+        )  # fmt: skip
+        for wanted, point in zip(PRECISIONS, points, strict=True):
+            if point is None:
+                table.add_row(f"{wanted:.0%}", "not reached", "", "")
+            else:
+                table.add_row(
+                    f"{wanted:.0%}", f"{point['recall']:.1%}", f"{point['alerts_per_1000']:.1f}",
+                    f"{point['probability']:.4f}",
+                )  # fmt: skip
+        result = {
+            "average_precision": ap, "prevalence": float(y.mean()), "rows": int(y.size),
+            "positives": int(y.sum()),
+            "operating_points": dict(zip(map(str, PRECISIONS), points, strict=True)),
+        }  # fmt: skip
+        settings.show(table, result)
+        if report is not None:
+            _write_report(settings, report, data.name, trained, dataset, scores, None)
+
+
+def predict(
+    context: typer.Context,
+    model: ModelFile,
+    data: Data,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="CSV, TSV or Parquet; without, CSV goes to stdout."),
+    ] = None,
+) -> None:
+    """Probability of the positive label for every row of a file.
+
+    [bold]Example:[/bold] apmax predict adult.apmax new.csv --out scores.csv
+    """
+    settings: Settings = context.obj
+    with one_line_errors(settings):
+        trained = load_model(model)
+        dataset = load(data, target=False)
+        log_odds = trained.log_odds(dataset.X)
+        write_predictions(log_odds, trained, out)
+        if out is not None:
+            settings.say(f"{log_odds.size:,} rows → {out}")
+
+
+def report(
+    context: typer.Context,
+    model: ModelFile,
+    data: Data,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file.")] = Path("report.html"),
+    target: Target = None,
+    positive: Positive = None,
+) -> None:
+    """A self-contained HTML report of a model on data with labels.
+
+    [bold]Example:[/bold] apmax report adult.apmax adult-test.csv --out adult.html
+    """
+    settings: Settings = context.obj
+    with one_line_errors(settings):
+        trained = load_model(model)
+        dataset = _labelled(trained, data, target, positive)
+        scores = trained.log_odds(dataset.X)
+        _write_report(settings, out, data.name, trained, dataset, scores, None)
+
+
+def _parts(dataset: Dataset, test: Path | None, seed: int) -> tuple[Dataset, Dataset]:
+    if test is None:
+        return hold_out(dataset, seed=seed)
+    tested = load_labelled(test, target=dataset.target, positive=str(dataset.positive_label))
+    return dataset, tested
+
+
+def _labelled(model: Model, data: Path, target: str | None, positive: str | None) -> Dataset:
+    wanted = model.positive if positive is None else positive
+    dataset = load_labelled(data, target=target or model.target, positive=wanted)
+    check_target(dataset)
+    return dataset
+
+
+def _labels(dataset: Dataset) -> Any:
+    if dataset.y is None:
+        raise ParameterError("the data have no target: say which column it is with --target")
+    return dataset.y
+
+
+def _point(y: Any, scores: Any, precision: float) -> dict[str, float] | None:
+    try:
+        point = operating_point(y, scores, precision=precision)
+    except UnreachableTargetError:
+        return None
+    return {
+        "precision": point.precision,
+        "recall": point.recall,
+        "alerts_per_1000": 1000 * point.alert_rate,
+        "log_odds": point.threshold,
+        "probability": float(1 / (1 + np.exp(-point.threshold))),
+    }
+
+
+def _tell_training(
+    settings: Settings, trained: Trained, tested: Dataset, ap: float, out: Path, seconds: float
+) -> None:
+    y = _labels(tested)
+    model = trained.model
+    title = f"test AP {ap:.4f}   ({y.mean():.4f} by chance), {seconds:.1f} s → {out}"
+    table = make_table(title, "what moves the log-odds most", "per deviation")
+    strongest = strongest_features(model, tested.X, 8)
+    for name, weight in strongest:
+        table.add_row(name, f"{weight:+.3f}")
+    settings.show(
+        table,
+        {
+            "model": str(out), "test_ap": ap, "test_prevalence": float(y.mean()),
+            "seconds": seconds, "positive": model.positive, "negative": model.negative,
+            "strongest_features": dict(strongest), **model.facts,
+        },
+    )  # fmt: skip
+    settings.say(f"positive is {model.positive!r}, negative {model.negative!r}; {trained.status}")
+
+
+def _write_report(
+    settings: Settings, path: Path, title: str, model: Model, dataset: Dataset, scores: Any,
+    trained: Trained | None,
+) -> None:  # fmt: skip
+    from apmax.report import Report, Scored, write_report
+
+    y = _labels(dataset)
+    scored = Scored(
+        name="apmax",
+        y=y,
+        scores=scores,
+        history=None if trained is None else trained.history,
+        coefficients=strongest_features(model, dataset.X),
+    )
+    facts = {
+        "data": title,
+        "rows": f"{y.size:,}",
+        "positives": f"{int(y.sum()):,} ({y.mean():.2%}), {model.positive!r}",
+        "features": f"{model.coef.size:,}",
+        "trained with": str(model.facts.get("solver", "")),
+        "trained on": f"{model.facts.get('rows', 0):,} rows",
+    }
+    write_report(Report(title, [scored], None, facts, command_line()), path)
+    settings.say(f"report → {path}")

@@ -1,0 +1,145 @@
+"""One call for any data file: LIBSVM, CSV, TSV, Parquet or NumPy."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apmax.data.streams import HEAD, PathLike, check_path, format_suffix, read_head
+from apmax.data.tables import PARQUET, TEXT_TABLES, read_table
+from apmax.data.target import find_column, two_classes
+from apmax.errors import FileError, ParameterError
+from apmax.validation import Mask
+
+LIBSVM = (".libsvm", ".svm", ".svmlight")
+_LIBSVM_LINE = re.compile(
+    rb"[ \t]*[+-]?(\d|\.\d)[\d.eE+-]*([ \t]+qid:\d+)?([ \t]+\d+:[^ \t:#,;]+)*[ \t]*(#.*)?\r?$"
+)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Features and labels of a file.
+
+    Attributes
+    ----------
+    X : CSR matrix, array, or pandas frame without the target.
+    y : mask of the positives; None if no target was asked for.
+    positive_label, negative_label : what they are called in the file.
+    names : names of the features, where the file has them.
+    target : name of the target's column, of a table.
+    source : the file.
+    """
+
+    X: Any
+    y: Mask | None
+    positive_label: Any
+    negative_label: Any
+    names: list[str] | None
+    target: str | None
+    source: Path
+
+    def rows(self, chosen: NDArray[Any]) -> Dataset:
+        """The same data with these rows only, given as a mask or as row numbers."""
+        X = self.X.iloc[chosen] if hasattr(self.X, "iloc") else self.X[chosen]
+        return replace(self, X=X, y=None if self.y is None else self.y[chosen])
+
+    def flipped(self) -> Dataset:
+        """The same data with the other label as the positive one."""
+        return replace(
+            self,
+            y=None if self.y is None else ~self.y,
+            positive_label=self.negative_label,
+            negative_label=self.positive_label,
+        )
+
+
+def load(
+    path: PathLike, *, target: str | int | bool | None = None, positive: Any = None
+) -> Dataset:
+    """Load a data file; its suffix, or its first line, tells the format.
+
+    ================================  ======================================================
+    .csv .tsv .txt .data .parquet     table, see :func:`apmax.data.read_table`
+    .npz                              ``X`` and ``y``; or CSR parts and ``y``
+    .libsvm .svm, and no suffix       LIBSVM, see :func:`apmax.data.read_libsvm`
+    ================================  ======================================================
+
+    All but .parquet and .npz may be compressed as .gz, .bz2 or .xz.
+
+    Parameters
+    ----------
+    path : the file.
+    target : the column to predict, of a table: its name, its number counted from 1, or "last".
+        False leaves the labels of any file aside, for data that have none that mean anything.
+    positive : which of the target's two values is positive; by default the rarer one.
+
+    Examples
+    --------
+    >>> from apmax.data import load
+    >>> data = load("loans.csv", target="defaulted", positive="yes")  # doctest: +SKIP
+    """
+    file = check_path(path)
+    suffix = format_suffix(file)
+    if target is True:
+        raise ParameterError('`target` must be a name, a number, "last", False or None, got True')
+    if suffix in PARQUET:
+        return _from_table(file, target, positive)
+    if suffix == ".npz":
+        from apmax.data.npz import read_npz
+
+        X, y = read_npz(file)
+        return _from_arrays(file, X, y, target, positive)
+    if suffix in LIBSVM or (suffix not in (".csv", ".tsv", ".tab") and _looks_like_libsvm(file)):
+        from apmax.data.libsvm import read_libsvm
+
+        return _from_arrays(file, *read_libsvm(file), target, positive)
+    if suffix in TEXT_TABLES:
+        return _from_table(file, target, positive)
+    raise FileError(
+        f"{file} is of no known kind: its suffix is {suffix or 'missing'!r}, and its first line is "
+        f"not LIBSVM; rename it to end in one of {', '.join((*TEXT_TABLES, *PARQUET))}, .npz"
+    )
+
+
+def _looks_like_libsvm(file: Path) -> bool:
+    """Whether lines are labels with index:value pairs; some may have a label only, not all."""
+    head = read_head(file).removeprefix(b"\xef\xbb\xbf")
+    lines = head.split(b"\n") if len(head) < HEAD else head.split(b"\n")[:-1]
+    told = [line for line in lines if line.strip() and not line.lstrip().startswith(b"#")][:50]
+    return any(b":" in line for line in told) and all(map(_LIBSVM_LINE.match, told))
+
+
+def _from_table(file: Path, target: str | int | bool | None, positive: Any) -> Dataset:
+    frame = read_table(file)
+    names = [str(name) for name in frame.columns]
+    if target is None or target is False:
+        return Dataset(frame, None, None, None, names, None, file)
+    column = find_column(names, target)
+    labels = two_classes(frame[column].to_numpy(), positive, f"column {column!r} of {file}")
+    names.remove(column)
+    X = frame.drop(columns=column)
+    return Dataset(X, labels.y, labels.positive, labels.negative, names, column, file)
+
+
+def _from_arrays(
+    file: Path,
+    X: Any,
+    y: NDArray[Any] | None,
+    target: str | int | bool | None,
+    positive: Any,
+) -> Dataset:
+    if target is False or (y is None and target is None):
+        return Dataset(X, None, None, None, None, None, file)
+    if target is not None:
+        raise ParameterError(
+            f"`target` = {target!r} names a column, but {file} is no table: its labels are "
+            f"{'in the file already' if y is not None else 'missing'}; leave `target` out"
+        )
+    labels = two_classes(np.asarray(y), positive, f"the label in {file}")
+    return Dataset(X, labels.y, labels.positive, labels.negative, None, None, file)

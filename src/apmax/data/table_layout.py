@@ -1,0 +1,133 @@
+"""How a text table is laid out: its separator, its header, and whether its rows are whole."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from apmax.data.streams import check_is_text, open_bytes, read_head
+from apmax.errors import FileFormatError
+
+SEPARATORS = (",", ";", "\t")
+SAMPLE_ROWS = 20
+BLOCK = 1 << 18
+
+
+class Layout(NamedTuple):
+    """What has to be known before a table is read."""
+
+    separator: str
+    names: list[str]
+    header: bool
+    blank_after_separator: bool
+
+
+class ShortRow(NamedTuple):
+    """A row with too few cells, and the line it ends on."""
+
+    line: int
+    cells: int
+
+
+def find_layout(file: Path, header: bool | None, *, tab: bool) -> Layout:
+    """Look at the first rows; `header` None means to find out."""
+    head = read_head(file)
+    check_is_text(head, file)
+    # The last line may be cut, and a character in the middle with it.
+    text = head.decode("utf-8-sig", "replace")
+    lines = text.splitlines(keepends=True)
+    if not text.strip():
+        raise FileFormatError(f"{file} is empty: expected a table with at least one row")
+    whole = lines[:-1] if len(head) == 1 << 16 and len(lines) > 1 else lines
+    separator = "\t" if tab else _find_separator(whole)
+    blank = next(k for k, line in enumerate(lines) if line.strip())
+    cells = [cell.strip() for cell in next(_rows(lines[blank:], separator))]
+    if header is None:
+        header = looks_like_header(cells)
+    names = column_names(cells if header else [""] * len(cells))
+    return Layout(separator, names, header, f"{separator} " in text)
+
+
+def looks_like_header(cells: list[str]) -> bool:
+    """All different, and none a number, empty or ``?``."""
+    return len(set(cells)) == len(cells) and not any(
+        cell.strip("'\" ") in ("", "?") or _is_number(cell.strip("'\" ")) for cell in cells
+    )
+
+
+def column_names(cells: list[str]) -> list[str]:
+    """Different names for all columns: "column 3" where there is none, "a (2)" for a second "a"."""
+    names: dict[str, None] = {}
+    for k, cell in enumerate(cells, start=1):
+        plain = cell.strip("'\" ") or f"column {k}"
+        name, copies = plain, 1
+        while name in names:
+            copies += 1
+            name = f"{plain} ({copies})"
+        names[name] = None
+    return list(names)
+
+
+def find_short_row(file: Path, layout: Layout, rows: int) -> ShortRow | None:
+    """The first of `rows` with fewer cells than there are columns, none having more."""
+    separators = (rows + layout.header) * (len(layout.names) - 1)
+    if _count_outside_quotes(file, layout.separator) == separators:
+        return None
+    with open_bytes(file) as stream:
+        text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+        reader = csv.reader(text, delimiter=layout.separator, skipinitialspace=True)
+        for row in reader:
+            if len(row) < len(layout.names) and any(map(str.strip, row)):
+                return ShortRow(reader.line_num, len(row))
+        text.detach()
+    return None
+
+
+def _count_outside_quotes(file: Path, separator: str) -> int:
+    """Separators with an even number of quotes before them, since a quoted quote is doubled."""
+    count, inside = 0, False
+    with open_bytes(file) as stream:
+        while block := stream.read(BLOCK):
+            text = np.frombuffer(block, np.uint8)
+            if not inside and b'"' not in block:
+                count += int(np.count_nonzero(text == ord(separator)))
+                continue
+            quotes = np.cumsum(text == ord('"'), dtype=np.uint32) + inside
+            count += int(np.count_nonzero((text == ord(separator)) & (quotes % 2 == 0)))
+            inside = bool(quotes[-1] % 2)
+    return count
+
+
+def _find_separator(lines: list[str]) -> str:
+    """The one that cuts the first rows into as many cells each, and into most."""
+    best, most = ",", 1
+    for separator in SEPARATORS:
+        widths = {len(row) for row in islice(_rows(lines, separator), SAMPLE_ROWS) if row}
+        if len(widths) == 1 and max(widths) > most:
+            best, most = separator, max(widths)
+    if most > 1:
+        return best
+    first = next(line for line in lines if line.strip())
+    return max(SEPARATORS, key=first.count)  # the comma, of equals: it comes first
+
+
+def _rows(lines: list[str], separator: str) -> Iterator[list[str]]:
+    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    try:
+        yield from reader
+    except csv.Error:  # a cell that is no cell; pandas will say where
+        return
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

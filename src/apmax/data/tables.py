@@ -1,0 +1,199 @@
+"""Tables: CSV and TSV, plain or compressed, and Parquet, as pandas frames."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apmax.data.extras import need
+from apmax.data.streams import PathLike, check_path, format_suffix, open_bytes
+from apmax.data.table_layout import Layout, column_names, find_layout, find_short_row
+from apmax.errors import FileError, FileFormatError, ParameterError
+
+PARQUET = (".parquet", ".pq")
+TEXT_TABLES = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat")
+
+MISSING = ("?",)
+"""Cells that mean "missing", besides pandas' own: the empty cell, NA, NaN, null, None, …"""
+
+
+def read_table(path: PathLike, *, header: bool | None = None) -> Any:
+    """Read a table: .csv, .tsv (also .gz, .bz2, .xz) or .parquet.
+
+    The separator of .tsv is a tab; that of other text is found among comma, semicolon and tab.
+    Empty cells, ``?``, ``NA``, ``null`` and the like are missing. Text is stripped of blanks
+    around it and of quotes, double or single.
+
+    Parameters
+    ----------
+    path : the file.
+    header : whether the first row holds the names of the columns. By default it does if its
+        cells are all different and none is a number, empty or ``?``. Without a header the
+        columns are "column 1", "column 2", ….
+
+    Returns
+    -------
+    pandas.DataFrame
+
+    Raises
+    ------
+    FileFormatError
+        With the line, where rows differ in length, a quote is not closed, or there is no text.
+    """
+    file = check_path(path)
+    if header not in (True, False, None):
+        raise ParameterError(f"`header` must be True, False or None, got {header!r}")
+    suffix = format_suffix(file)
+    if suffix in PARQUET:
+        return _read_parquet(file)
+    if suffix not in TEXT_TABLES:
+        raise FileError(
+            f"{file}: a table ends in {', '.join((*TEXT_TABLES, *PARQUET))}, with .gz, .bz2 or "
+            ".xz after it if compressed: rename the file"
+        )
+    return _read_text(file, find_layout(file, header, tab=suffix in (".tsv", ".tab")))
+
+
+def _read_parquet(file: Path) -> Any:
+    pandas = need("pandas", "reading Parquet")
+    pyarrow = need("pyarrow", "reading Parquet")
+    try:
+        frame = pandas.read_parquet(file, engine="pyarrow")
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise FileFormatError(
+            f"{file} is no Parquet file, or a damaged one: {_one_line(error)}"
+        ) from error
+    frame = frame.reset_index(drop=frame.index.names == [None])  # a named index is a column, too
+    return frame.set_axis(column_names([str(name) for name in frame.columns]), axis=1)
+
+
+def _read_text(file: Path, layout: Layout) -> Any:
+    pandas = need("pandas", "reading a table")
+    try:
+        frame = _parse(file, layout, pandas)
+    except pandas.errors.EmptyDataError:
+        raise FileFormatError(f"{file} holds names of columns but no rows") from None
+    except pandas.errors.ParserError as error:
+        _raise_malformed(file, error)
+    except pandas.errors.ParserWarning:
+        raise FileFormatError(
+            f"{file}: the header names {len(layout.names)} columns, but the first row has more "
+            "cells: name each column, or pass header=False if the first line is no header"
+        ) from None
+    except UnicodeDecodeError as error:
+        found = hex(error.object[error.start])
+        raise FileFormatError(
+            f"{file} is no UTF-8 text: found the byte {found}; save it as UTF-8"
+        ) from None
+    _check_shape(file, frame, layout)
+    frame.columns = layout.names
+    return _tidied(frame, pandas)
+
+
+def _parse(file: Path, layout: Layout, pandas: Any) -> Any:
+    options = {
+        "sep": layout.separator,
+        "header": 0 if layout.header else None,
+        "skipinitialspace": layout.blank_after_separator,  # slower, and seldom needed
+        "na_values": MISSING,
+        "index_col": False,  # else a first row longer than the header would make an index
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pandas.errors.DtypeWarning)
+        warnings.simplefilter("error", pandas.errors.ParserWarning)
+        with open_bytes(file) as stream:
+            try:
+                return pandas.read_csv(stream, **options)
+            except pandas.errors.DtypeWarning:
+                # A column has numbers in one part and text in another: decide over all of it,
+                # which takes more memory and half as long again.
+                stream.seek(0)
+                return pandas.read_csv(stream, low_memory=False, **options)
+
+
+def _check_shape(file: Path, frame: Any, layout: Layout) -> None:
+    """Find what pandas lets pass: a table without rows, and rows that are too short."""
+    columns = len(layout.names)
+    if frame.shape[0] == 0:
+        raise FileFormatError(f"{file} holds the names of {columns} columns but no rows")
+    # Short rows are filled up, so the last column tells whether there can be any.
+    if columns > 1 and frame.iloc[:, -1].isna().any():
+        short = find_short_row(file, layout, frame.shape[0])
+        if short is not None:
+            raise FileFormatError(
+                f"{file}, line {short.line}: {short.cells} cells, expected {columns}: leave cells "
+                "empty for what is missing, but keep their separators"
+            )
+
+
+def _tidied(frame: Any, pandas: Any) -> Any:
+    """Text without the blanks and single quotes around it, and numbers where that shows them."""
+    for name in frame.columns:
+        column = frame[name]
+        if not (pandas.api.types.is_string_dtype(column.dtype) or column.dtype == object):
+            continue
+        if not _has_rough_edges(column):
+            continue
+        clean = column.str.strip()
+        if clean.str.startswith("'").any():
+            clean = clean.str.replace(r"^'\s*(.*?)\s*'$", r"\1", regex=True)
+        frame[name] = _as_numbers(clean.mask(clean.isin(["", *MISSING])), pandas)
+    return frame
+
+
+def _has_rough_edges(column: Any) -> bool:
+    """Whether any text begins or ends with a blank or a single quote, seen in Arrow's bytes.
+
+    Trimming all text to see whether it changes would take longer than reading it.
+    """
+    pyarrow = need("pyarrow", "reading a table")
+    array = pyarrow.array(column, pyarrow.large_string(), from_pandas=True)
+    for chunk in array.chunks if isinstance(array, pyarrow.ChunkedArray) else [array]:
+        _, offsets, data = chunk.buffers()
+        if data is None:
+            continue
+        text = np.frombuffer(data, np.uint8)
+        if text.size and _is_rough(text).any():
+            bounds = np.frombuffer(offsets, np.int64)[chunk.offset :][: len(chunk) + 1]
+            # Of an empty text these are edges of its neighbours, or clipped: nothing new.
+            first, last = bounds[:-1], bounds[1:] - 1
+            if any(_is_rough(text.take(edge, mode="clip")).any() for edge in (first, last)):
+                return True
+    return False
+
+
+def _is_rough(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    return np.asarray((text == ord(" ")) | (text == ord("\t")) | (text == ord("'")), dtype=bool)
+
+
+def _as_numbers(column: Any, pandas: Any) -> Any:
+    try:
+        return pandas.to_numeric(column)
+    except (ValueError, TypeError):
+        return column
+
+
+def _raise_malformed(file: Path, error: Exception) -> NoReturn:
+    text = str(error)
+    ragged = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", text)
+    if ragged:
+        expected, line, seen = ragged.groups()
+        raise FileFormatError(
+            f"{file}, line {line}: {seen} cells, expected {expected}: quote cells that hold the "
+            "separator, and give every row the same number"
+        ) from None
+    unclosed = re.search(r"EOF inside string starting at row (\d+)", text)
+    if unclosed:
+        raise FileFormatError(
+            f"{file}: the quote opened in row {int(unclosed.group(1)) + 1} is never closed"
+        ) from None
+    raise FileFormatError(f"{file} cannot be read as a table: {_one_line(error)}") from error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,117 @@
+"""Which column is the target, and which of its two values is positive."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apmax.errors import LabelError, NoPositiveError, ParameterError, UnknownNameError
+from apmax.validation import Mask
+
+SHOWN = 10
+"""Labels listed in a message before it says how many more there are."""
+
+
+class Labels(NamedTuple):
+    """The mask of positives and what both values were called."""
+
+    y: Mask
+    positive: Any
+    negative: Any
+
+
+def find_column(names: list[str], target: str | int) -> str:
+    """The name of the target: a name, "last", or a number counted from 1 (also as text)."""
+    if isinstance(target, str):
+        if target in names:
+            return target
+        if target == "last":
+            return names[-1]
+        if target.lstrip("-").isdecimal():
+            target = int(target)
+    if isinstance(target, (int, np.integer)) and not isinstance(target, bool):
+        if 1 <= target <= len(names):
+            return names[int(target) - 1]
+        raise ParameterError(
+            f"`target` = {target} is no column: they are counted from 1 to {len(names)}; give a "
+            'name, a number or "last"'
+        )
+    near = difflib.get_close_matches(str(target), names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    raise UnknownNameError(
+        f'`target` = {target!r} is no column: {hint}choose "last", a number from 1 to '
+        f"{len(names)}, or one of {', '.join(map(repr, names[:SHOWN]))}{more}"
+    )
+
+
+def two_classes(values: NDArray[Any], positive: Any, name: str) -> Labels:
+    """Labels as a mask; the positive value is `positive`, or the rarer one if that is None."""
+    missing = _missing(values)
+    if missing.any():
+        raise LabelError(
+            f"{name} is missing in {int(missing.sum())} of {values.size} rows, first in row "
+            f"{int(np.argmax(missing)) + 1}: drop these rows, or fill in their labels"
+        )
+    counts = _counted(values)
+    if len(counts) != 2:
+        listed = [f"{label!r} ({count})" for label, count in list(counts.items())[:SHOWN]]
+        more = f" and {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""
+        raise LabelError(
+            f"{name} holds {len(counts)} value{'s' * (len(counts) != 1)}, and a classifier needs "
+            f"two: {', '.join(listed)}{more}; is it the right column?"
+        )
+    # Of equally many, the one that sorts last: 1 rather than 0, "yes" rather than "no".
+    rarer = min(reversed(counts), key=lambda label: counts[label])
+    chosen = rarer if positive is None else _choose(counts, positive, name)
+    other = next(label for label in counts if label != chosen)
+    return Labels(np.asarray(values == chosen, dtype=bool), chosen, other)
+
+
+def _missing(values: NDArray[Any]) -> Mask:
+    if values.dtype.kind == "f":
+        return np.asarray(np.isnan(values), dtype=bool)
+    if values.dtype.kind == "O":  # a table's column: None, NaN or pandas.NA
+        # Only a missing value is unequal to itself, or will not say.
+        return np.array([one is None or (one == one) is not True for one in values], bool)  # noqa: PLR0124
+    return np.zeros(values.size, bool)
+
+
+def _counted(values: NDArray[Any]) -> dict[Any, int]:
+    """Each label with its count, sorted."""
+    try:
+        labels, counts = np.unique(values, return_counts=True)
+        return dict(zip(labels.tolist(), counts.tolist(), strict=True))
+    except TypeError:  # numbers and text in one column
+        found: dict[Any, int] = {}
+        for value in values.tolist():
+            found[value] = found.get(value, 0) + 1
+        return dict(sorted(found.items(), key=lambda item: str(item[0])))
+
+
+def _choose(counts: dict[Any, int], positive: Any, name: str) -> Any:
+    """The label that equals `positive`, or is written like it: "1" means 1, and 1.0."""
+    for same in (_equal, _alike):
+        found = [label for label in counts if same(label, positive)]
+        if found:
+            return found[0]
+    listed = " and ".join(f"{label!r} ({count})" for label, count in counts.items())
+    near = difflib.get_close_matches(str(positive), map(str, counts), n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise NoPositiveError(f"`positive` = {positive!r} is no value of {name}: {hint}it has {listed}")
+
+
+def _equal(label: Any, positive: Any) -> bool:
+    return bool(type(label) is type(positive) and label == positive)
+
+
+def _alike(label: Any, positive: Any) -> bool:
+    if str(label) == str(positive):
+        return True
+    try:
+        return float(label) == float(positive)
+    except (TypeError, ValueError):
+        return False

@@ -1,0 +1,41 @@
+"""Predictions on disk, or on their way through a pipe."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from apmax.errors import ParameterError
+from apmax.pipeline.model import Model
+from apmax.pipeline.storage import write_aside
+from apmax.validation import Floats
+
+
+def write_predictions(log_odds: Floats, model: Model, path: Path | None) -> None:
+    """Probability, log-odds and label of every row; to stdout without a path."""
+    import pandas as pd
+
+    probability = expit(log_odds)
+    label = np.where(log_odds >= 0, model.positive, model.negative)
+    frame = pd.DataFrame({"probability": probability, "log_odds": log_odds, "label": label})
+    if path is None:
+        frame.to_csv(sys.stdout, index=False)
+        return
+    write_aside(path, _bytes_of(frame, path))
+
+
+def _bytes_of(frame: Any, path: Path) -> bytes:
+    suffix = path.suffix.lower()
+    if suffix in (".csv", ".tsv"):
+        text: str = frame.to_csv(index=False, sep="\t" if suffix == ".tsv" else ",")
+        return text.encode()
+    if suffix == ".parquet":
+        buffer = io.BytesIO()
+        frame.to_parquet(buffer, index=False)
+        return buffer.getvalue()
+    raise ParameterError(f"`--out` = {path} must end with .csv, .tsv or .parquet: choose one")

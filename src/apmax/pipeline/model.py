@@ -1,0 +1,68 @@
+"""A trained model with all it needs: the encoder of its table, its weights, its labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import expit
+
+from apmax.errors import ShapeError
+from apmax.pipeline.encoder import TableEncoder
+from apmax.validation import Floats
+
+
+@dataclass(frozen=True)
+class Model:
+    """Log-odds w·x + b of the positive label, from rows as they are in a file."""
+
+    coef: Floats
+    intercept: float
+    positive: str
+    negative: str
+    target: str | None = None
+    encoder: TableEncoder | None = None
+    """None if the features were numbers already (LIBSVM, NPZ)."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """How it was trained: plain data, for people."""
+
+    def log_odds(self, X: Any) -> Floats:
+        """Log-odds of the rows of a frame, or of a matrix if the model was trained on one."""
+        return np.asarray(self.features(X) @ self.coef + self.intercept).ravel()
+
+    def probabilities(self, X: Any) -> Floats:
+        """Probability of the positive label."""
+        return np.asarray(expit(self.log_odds(X)))
+
+    def feature_names(self) -> list[str]:
+        """Names of the features, in the order of the weights."""
+        if self.encoder is not None:
+            return self.encoder.feature_names()
+        return [f"feature {k + 1}" for k in range(self.coef.size)]
+
+    def features(self, X: Any) -> Any:
+        """The rows as the weights see them."""
+        is_frame = hasattr(X, "columns")
+        if self.encoder is not None:
+            if not is_frame:
+                raise ShapeError(
+                    "the model was trained on a table with named columns: give it a table"
+                )
+            return self.encoder.transform(X)
+        if is_frame:
+            raise ShapeError(
+                f"the model was trained on {self.coef.size} numbered features (LIBSVM or NPZ): "
+                "give it such a file, not a table"
+            )
+        matrix = sp.csr_matrix(X) if not sp.issparse(X) else X.tocsr()
+        if matrix.shape[1] > self.coef.size:
+            raise ShapeError(
+                f"the data have {matrix.shape[1]} features and the model {self.coef.size}: it was "
+                "trained on other data"
+            )
+        if matrix.shape[1] < self.coef.size:  # trailing features that are 0 in this file
+            matrix = sp.csr_matrix(matrix)
+            matrix.resize(matrix.shape[0], self.coef.size)
+        return matrix

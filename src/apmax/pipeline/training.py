@@ -1,0 +1,249 @@
+"""Train a model on a file's data, score it, and compare it with what people use today."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegressionCV
+from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, StandardScaler
+
+from apmax.data.files import Dataset, load
+from apmax.errors import LabelError, ParameterError
+from apmax.linear.classifier import APClassifier
+from apmax.linear.path import APClassifierCV
+from apmax.metrics import average_precision
+from apmax.pipeline.encoder import TableEncoder
+from apmax.pipeline.model import Model
+from apmax.validation import Floats, Mask
+
+CROSS_VALIDATED = "cv"
+Rows = NDArray[np.int64]
+LARGEST_DENSE = 1 << 31
+"""Bytes of a dense matrix above which boosted trees are left out of a comparison."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model and the estimator that it came from."""
+
+    model: Model
+    estimator: Any
+    interrupted: bool = False
+
+    @property
+    def history(self) -> dict[str, Floats] | None:
+        """AP against steps, if the solver keeps it."""
+        return getattr(self.estimator, "history_", None)
+
+    @property
+    def status(self) -> str:
+        """How the fit ended."""
+        return str(self.estimator.status_)
+
+    def with_facts(self, facts: dict[str, Any]) -> Trained:
+        """The same with more to say of the model."""
+        return replace(self, model=replace(self.model, facts={**self.model.facts, **facts}))
+
+
+def make_estimator(solver: str = CROSS_VALIDATED, *, seed: int = 0) -> Any:
+    """APClassifierCV for "cv", or else APClassifier with that solver."""
+    if solver == CROSS_VALIDATED:
+        return APClassifierCV()
+    stochastic = solver not in ("auto", "lbfgs")
+    return APClassifier(solver, random_state=seed, early_stopping=stochastic, n_iter_no_change=20)
+
+
+def train(
+    dataset: Dataset,
+    *,
+    solver: str = CROSS_VALIDATED,
+    seed: int = 0,
+    on_progress: Any = None,
+) -> Trained:
+    """Encode the data, fit, and put both into a model that can be stored.
+
+    Ctrl-C keeps the best that there is: the last steps of a solver, or in the middle of a
+    cross-validation the single fit that came before it.
+    """
+    if dataset.y is None:
+        raise ParameterError("the data have no target: say which column it is")
+    encoder = TableEncoder.fit(dataset.X) if hasattr(dataset.X, "columns") else None
+    X = dataset.X if encoder is None else encoder.transform(dataset.X)
+    estimator = make_estimator(solver, seed=seed)
+    estimator.on_progress = on_progress
+    best, interrupted = None, False
+    try:
+        if solver == CROSS_VALIDATED:
+            best = APClassifier().fit(X, dataset.y)
+        best = estimator.fit(X, dataset.y)
+        interrupted = "interrupted" in str(best.status_)
+    except KeyboardInterrupt:
+        if best is None:
+            raise
+        interrupted = True
+    model = Model(
+        coef=best.coef_[0],
+        intercept=float(best.intercept_[0]),
+        positive=str(dataset.positive_label),
+        negative=str(dataset.negative_label),
+        target=dataset.target,
+        encoder=encoder,
+        facts={
+            "rows": int(dataset.y.size),
+            "positives": int(dataset.y.sum()),
+            "features": int(X.shape[1]),
+            "solver": solver,
+            "status": str(best.status_),
+        },
+    )
+    return Trained(model, best, interrupted)
+
+
+def hold_out(dataset: Dataset, *, seed: int = 0, share: float = 0.2) -> tuple[Dataset, Dataset]:
+    """A part to learn from and a part to test on, with the same share of positives."""
+    if dataset.y is None:
+        raise ParameterError("the data have no target: say which column it is")
+    if min(dataset.y.sum(), (~dataset.y).sum()) < 2:
+        raise ParameterError(
+            "there is one row of the rarer class, none to hold out: give --test data"
+        )
+    rows = np.arange(dataset.y.size)
+    learn, test = train_test_split(rows, test_size=share, stratify=dataset.y, random_state=seed)
+    return dataset.rows(np.sort(learn)), dataset.rows(np.sort(test))
+
+
+def strongest_features(model: Model, X: Any, count: int = 20) -> list[tuple[str, float]]:
+    """Features that move the log-odds most, each with what one standard deviation of it does.
+
+    A weight alone says little: that of a rare category may be large and hardly ever count.
+    """
+    features = sp.csr_matrix(model.features(X))
+    mean = np.asarray(features.mean(axis=0)).ravel()
+    square = np.asarray(features.multiply(features).mean(axis=0)).ravel()
+    effect = model.coef * np.sqrt(np.maximum(square - mean**2, 0.0))
+    names = model.feature_names()
+    order = np.argsort(-np.abs(effect), kind="stable")[:count]
+    return [(names[k], float(effect[k])) for k in order]
+
+
+def load_labelled(path: Any, *, target: str | None, positive: str) -> Dataset:
+    """Data with the positives of a model, also if its labels are spelled a bit otherwise.
+
+    Case, blanks and a full stop at the end do not tell labels apart: a test file may have
+    ">50K." where the training file has ">50K".
+    """
+    dataset = load(path, target=target)
+    if dataset.y is None:
+        return dataset
+    found = {_spelled(dataset.positive_label): True, _spelled(dataset.negative_label): False}
+    wanted = _spelled(positive)
+    if wanted not in found:
+        raise LabelError(
+            f"{path} has the labels {dataset.positive_label!r} and {dataset.negative_label!r}, "
+            f"neither is {positive!r}, which the model finds: say which is meant with --positive"
+        )
+    return dataset if found[wanted] else dataset.flipped()
+
+
+def _spelled(label: Any) -> str:
+    text = str(label).strip().rstrip(".").casefold()
+    try:
+        return str(float(text))  # 1, 1.0 and +1 are one label
+    except ValueError:
+        return text
+
+
+# ---------------------------------------------------------------- comparison
+
+
+class Contender(NamedTuple):
+    """A way to train: features and labels in, scores of other features out."""
+
+    name: str
+    scores: Callable[[Any, Mask, Any], Floats]
+
+
+class Run(NamedTuple):
+    """One model on one split: its test AP, and the rows tested with their scores."""
+
+    name: str
+    ap: float
+    rows: Rows
+    scores: Floats
+
+
+def _logistic_regression(X: Any, y: Mask, X_test: Any) -> Floats:
+    """As a careful user would: scaled, C by cross-validated AP."""
+    scaler = MaxAbsScaler() if sp.issparse(X) else StandardScaler()
+    model = LogisticRegressionCV(
+        cv=StratifiedKFold(5, shuffle=True, random_state=0),  # the folds of APClassifierCV
+        scoring="average_precision",
+        max_iter=2000,
+        l1_ratios=(0.0,),
+        use_legacy_attributes=False,
+    )
+    fitted = make_pipeline(scaler, model).fit(X, y)
+    return np.asarray(fitted.decision_function(X_test))
+
+
+def _apmax(X: Any, y: Mask, X_test: Any) -> Floats:
+    return APClassifierCV().fit(X, y).decision_function(X_test)
+
+
+def _boosted_trees(X: Any, y: Mask, X_test: Any) -> Floats:
+    dense = [part.toarray() if sp.issparse(part) else part for part in (X, X_test)]
+    model = HistGradientBoostingClassifier(random_state=0).fit(dense[0], y)
+    return np.asarray(model.decision_function(dense[1]))
+
+
+LOGISTIC = Contender("logistic regression", _logistic_regression)
+APMAX = Contender("apmax (APClassifierCV)", _apmax)
+TREES = Contender("boosted trees", _boosted_trees)
+
+
+def contenders_for(dataset: Dataset) -> list[Contender]:
+    """Logistic regression first, then ours; trees if a dense matrix of the data fits."""
+    rows, columns = dataset.X.shape
+    trees = [TREES] if rows * columns * 8 <= LARGEST_DENSE else []
+    return [LOGISTIC, APMAX, *trees]
+
+
+def compare(dataset: Dataset, *, folds: int = 5, repeats: int = 2, seed: int = 0) -> Iterator[Run]:
+    """Every model on every split, as they come.
+
+    Tables are encoded anew for each training part, so that nothing of a test part is known.
+    """
+    if dataset.y is None:
+        raise ParameterError("the data have no target: say which column it is")
+    fewest = int(min(dataset.y.sum(), (~dataset.y).sum()))
+    if fewest < 2 * folds:
+        raise ParameterError(
+            f"the rarer class has {fewest} rows, too few for {folds} folds with folds of their "
+            "own inside: use fewer folds or more data"
+        )
+    splitter = RepeatedStratifiedKFold(n_splits=folds, n_repeats=repeats, random_state=seed)
+    for rows, others in splitter.split(np.zeros(dataset.y.size), dataset.y):
+        X, X_test = _parts(dataset.X, rows, others)
+        for contender in contenders_for(dataset):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                scores = contender.scores(X, dataset.y[rows], X_test)
+            ap = average_precision(dataset.y[others], scores)
+            yield Run(contender.name, ap, others, scores)
+
+
+def _parts(X: Any, rows: Any, others: Any) -> tuple[Any, Any]:
+    if not hasattr(X, "columns"):
+        return X[rows], X[others]
+    encoder = TableEncoder.fit(X.iloc[rows])
+    return encoder.transform(X.iloc[rows]), encoder.transform(X.iloc[others])

@@ -1,0 +1,206 @@
+"""Tables of text and Parquet: separators, headers, missing cells, and what is broken."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apmax.data import read_table
+from apmax.data.extras import need
+from apmax.data.table_layout import column_names, looks_like_header
+from apmax.errors import FileError, FileFormatError, MissingExtraError, ParameterError
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
+
+Write = Callable[[str, str | bytes], Path]
+ROWS = "age,job\n39,clerk\n50,cook\n"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "compress"),
+    [("", bytes), (".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)],
+)
+@pytest.mark.parametrize(
+    ("name", "separator"),
+    [("t.csv", ","), ("t.csv", ";"), ("t.csv", "\t"), ("t.CSV", ","), ("t.tsv", "\t"),
+     ("t.data", ","), ("t.txt", ";")],
+)  # fmt: skip
+def test_separators_and_compressions(
+    name: str, separator: str, suffix: str, compress: Callable[[bytes], bytes], write: Write
+) -> None:
+    text = ROWS.replace(",", separator).encode()
+    frame = read_table(write(name + suffix, compress(text)))
+    assert frame.to_dict("list") == {"age": [39, 50], "job": ["clerk", "cook"]}
+
+
+@pytest.mark.parametrize(
+    ("first_row", "is_header"),
+    [
+        (["age", "job"], True),
+        (["a1", "x 2"], True),
+        (["NA", "job"], True),
+        (["39", "clerk"], False),
+        (["-1e5", "clerk"], False),
+        (["clerk", ""], False),
+        (["clerk", "?"], False),
+        (["clerk", "clerk"], False),
+        (["'1'", "clerk"], False),
+        (["clerk"], True),
+    ],
+)
+def test_a_header_has_different_words_in_every_cell(first_row: list[str], is_header: bool) -> None:
+    assert looks_like_header(first_row) is is_header
+
+
+def test_without_a_header_columns_are_numbered(write: Write) -> None:
+    frame = read_table(write("t.csv", "39,clerk\n50,cook\n"))
+    assert list(frame.columns) == ["column 1", "column 2"]
+    assert len(frame) == 2
+
+
+def test_the_header_can_be_said(write: Write) -> None:
+    words = write("t.csv", "clerk,tall\ncook,short\n")
+    assert list(read_table(words).columns) == ["clerk", "tall"]
+    assert read_table(words, header=False).shape == (2, 2)
+    numbers = write("n.csv", "2019,2020,2020\n1,2,3\n")
+    assert list(read_table(numbers, header=True).columns) == ["2019", "2020", "2020 (2)"]
+    unnamed = write("u.csv", ",a\n1,2\n")
+    assert list(read_table(unnamed, header=True).columns) == ["column 1", "a"]
+
+
+@given(st.lists(st.sampled_from(["", " ", "a", " a", "'a'", "a (2)", "column 2"]), max_size=6))
+def test_names_of_columns_are_distinct(cells: list[str]) -> None:
+    names = column_names(cells)
+    assert len(set(names)) == len(names) == len(cells)
+
+
+@pytest.mark.parametrize("cell", ["", "?", "NA", "NaN", "null", " ? ", " ", "'?'", '"?"', '""'])
+def test_missing_cells(cell: str, write: Write) -> None:
+    frame = read_table(write("t.csv", f"a,b,c\n1,x,1\n{cell},{cell},2\n3,y,3\n"))
+    assert frame["a"].isna().tolist() == [False, True, False]
+    assert frame["b"].isna().tolist() == [False, True, False]
+    assert frame["a"].dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    "row", ["1, x y ,'z'", "1,x y,z", '1,"x y","z"', " 1 ,x y , 'z' ", "1,' x y ',z\t", "'1',x y,z"]
+)
+def test_text_is_stripped_of_blanks_and_quotes(row: str, write: Write) -> None:
+    frame = read_table(write("t.csv", f"a,b,c\n{row}\n{row}\n"))
+    assert frame.to_dict("list") == {"a": [1, 1], "b": ["x y"] * 2, "c": ["z"] * 2}
+
+
+def test_a_quote_inside_a_word_stays(write: Write) -> None:
+    frame = read_table(write("t.csv", "a,b\nit's,'tis\nO'Neil,dogs'\n"))
+    assert frame.to_dict("list") == {"a": ["it's", "O'Neil"], "b": ["'tis", "dogs'"]}
+
+
+def test_a_plus_and_a_minus_are_labels(write: Write) -> None:
+    frame = read_table(write("t.csv", "a,b\n1,+\n2,-\n"))
+    assert frame["b"].tolist() == ["+", "-"]
+
+
+def test_quoted_cells_may_hold_separators_newlines_and_quotes(write: Write) -> None:
+    frame = read_table(write("t.csv", 'a,b,c\n1,"x, y",\n2,"two\nlines",3\n3,"say ""no""",\n'))
+    assert frame["b"].tolist() == ["x, y", "two\nlines", 'say "no"']
+    assert frame["c"].isna().tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    "text", [ROWS.replace("\n", "\r\n"), "\n\n" + ROWS, ROWS + "\n\n", "\ufeff" + ROWS, ROWS[:-1]]
+)
+def test_newlines_and_marks_do_not_matter(text: str, write: Write) -> None:
+    frame = read_table(write("t.csv", text))
+    assert frame.to_dict("list") == {"age": [39, 50], "job": ["clerk", "cook"]}
+
+
+def test_types_are_decided_over_all_rows(write: Write) -> None:
+    numbers = "".join(f"{k},{k}\n" for k in range(60_000))
+    frame = read_table(write("t.csv", f"a,b\n{numbers}x,7\n"))
+    assert frame["a"].map(type).eq(str).all()
+    assert frame["b"].dtype == np.int64
+
+
+BROKEN: list[tuple[str, str, str | bytes, str]] = [
+    # what is wrong, name, content, what the message says
+    ("a long row", "t.csv", "a,b\n1,2\n1,2,3\n", r"line 3: 3 cells, expected 2"),
+    ("a long row, no header", "t.csv", "1,2\n1,2,3\n", r"line 2: 3 cells, expected 2"),
+    (
+        "a long first row",
+        "t.csv",
+        "a,b\n1,2,3\n4,5,6\n",
+        r"header names 2 columns, but the first row has more",
+    ),
+    ("a short row", "t.csv", "a,b,c\n1,2,3\n1,2\n1,2,3\n", r"line 3: 2 cells, expected 3"),
+    ("a short row after blanks", "t.csv", "\na,b,c\n\n1,2,3\n1,2\n", r"line 5: 2 cells"),
+    ("a short row among quotes", "t.csv", 'a,b,c\n"1,1",2,3\n"1,1",2\n', r"line 3: 2 cells"),
+    ("a short last row", "t.csv", "1,2,3\n1,2,3\n1", r"line 3: 1 cells, expected 3"),
+    ("an open quote", "t.csv", 'a,b\n1,"x\n2,y\n', r"quote .*never closed"),
+    ("zeros", "t.csv", b"a,b\n\0\1\2\3", r"is no text: byte 5 is zero"),
+    ("not UTF-8", "t.csv", b"a,b\n1,\xe9\n", r"is no UTF-8 text: .*0xe9"),
+    ("not UTF-8, later", "t.csv", b"a,b\n" + b"1,2\n" * 99_999 + b"1,\xff\n", r"no UTF-8 text"),
+    ("empty", "t.csv", "", r"is empty"),
+    ("blank", "t.csv", "\n \n", r"is empty"),
+    ("only a header", "t.csv", "a,b\n", r"2 columns but no rows"),
+    ("Parquet that is none", "t.parquet", b"PAR1 no", r"is no Parquet file"),
+    ("empty Parquet", "t.parquet", b"", r"is no Parquet file"),
+    ("a damaged archive", "t.csv.gz", b"a,b\n1,2\n", r"cannot be decompressed as .gz"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN]
+)
+def test_broken_tables(name: str, content: str | bytes, message: str, write: Write) -> None:
+    with pytest.raises(FileFormatError, match=message) as caught:
+        read_table(write(name, content))
+    assert "\n" not in str(caught.value)
+    assert name in str(caught.value)
+
+
+def test_files_that_are_no_tables(write: Write, tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"a table ends in \.csv"):
+        read_table(write("t.doc", ROWS))
+    with pytest.raises(FileError, match="is a folder"):
+        read_table(tmp_path)
+    with pytest.raises(ParameterError, match="`header` must be"):
+        read_table(write("t.csv", ROWS), header="yes")
+
+
+def test_parquet_keeps_types_and_a_named_index(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"age": [39, 50], "job": ["clerk ", None]})
+    frame.to_parquet(tmp_path / "t.parquet")
+    pd.testing.assert_frame_equal(read_table(tmp_path / "t.parquet"), frame)
+    frame.set_index("age").to_parquet(tmp_path / "i.pq")
+    assert list(read_table(tmp_path / "i.pq").columns) == ["age", "job"]
+
+
+def test_a_missing_package_says_how_to_install_it(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
+    with pytest.raises(MissingExtraError, match=r"needs pandas.*pip install 'apmax\[data\]'"):
+        read_table(write("t.csv", ROWS))
+    with pytest.raises(ImportError):
+        need("pandas", "reading")
+
+
+def test_real_tables(real_data: Path) -> None:
+    folder = real_data / "tabular"
+    adult: Any = read_table(folder / "adult-train.csv.xz")
+    assert adult.shape == (32561, 15)
+    assert adult["column 2"].isna().sum() == 1836
+    assert set(adult["column 15"]) == {"<=50K", ">50K"}
+    mammography = read_table(folder / "mammography.csv.xz")
+    assert (mammography["column 7"] == 1).sum() == 260
+    assert read_table(folder / "letter.csv.xz").shape == (20000, 17)

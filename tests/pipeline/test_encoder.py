@@ -1,0 +1,113 @@
+"""Tables as features: numbers, words, dates, what is missing and what is new."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from apmax.errors import ParameterError, ShapeError
+from apmax.pipeline.encoder import TableEncoder
+
+FRAME = pd.DataFrame(
+    {
+        "age": [30.0, 40.0, None, 60.0, 50.0] * 4,
+        "city": ["Rome", "Rome", "Oslo", None, "Oslo"] * 4,
+        "seen": ["2024-01-31", "2024-02-29", "2024-03-01", None, "2023-12-25"] * 4,
+        "flag": [True, False, True, True, False] * 4,
+    }
+)
+
+
+def encoded(encoder: TableEncoder, frame: Any) -> dict[str, Any]:
+    matrix = encoder.transform(frame).toarray()
+    return dict(zip(encoder.feature_names(), matrix.T, strict=True))
+
+
+def test_numbers_take_the_median_where_they_are_missing() -> None:
+    features = encoded(TableEncoder.fit(FRAME), FRAME)
+    assert features["age"][:5].tolist() == [30, 40, 45, 60, 50]
+    assert features["age (missing)"][:5].tolist() == [0, 0, 1, 0, 0]
+    assert features["flag"][:2].tolist() == [1, 0]
+    assert "flag (missing)" not in features
+
+
+def test_words_become_one_feature_each_and_missing_is_a_word() -> None:
+    features = encoded(TableEncoder.fit(FRAME), FRAME)
+    assert features["city = Rome"][:5].tolist() == [1, 1, 0, 0, 0]
+    assert "city = (other)" in features  # "(missing)" was seen four times: rare
+    assert features["city = (other)"][:5].tolist() == [0, 0, 0, 1, 0]
+    often = pd.DataFrame({"city": [None, "Rome"] * 8})
+    assert encoded(TableEncoder.fit(often), often)["city = (missing)"].sum() == 8
+
+
+def test_dates_become_years_months_and_days() -> None:
+    features = encoded(TableEncoder.fit(FRAME), FRAME)
+    years = features["seen (years)"]
+    assert years[1] - years[0] == pytest.approx(29 / 365.25)
+    assert features["seen month 2"][:5].tolist() == [0, 1, 0, 0, 0]
+    assert features["seen weekday 1"][4] == 1  # 25 December 2023 was a Monday
+    assert features["seen (missing)"][3] == 1
+    assert years[3] == 0
+    native = FRAME.assign(seen=pd.to_datetime(FRAME["seen"]))
+    again = encoded(TableEncoder.fit(native), native)
+    np.testing.assert_allclose(again["seen (years)"], years)
+
+
+@pytest.mark.parametrize(
+    "column", [["1.5", "x"], ["10-20", "30-40"], ["a/b", "c/d"], ["v1.2", "v3.4"]]
+)
+def test_words_that_are_no_dates_stay_words(column: list[str]) -> None:
+    frame = pd.DataFrame({"c": column * 10})
+    assert [one.kind for one in TableEncoder.fit(frame).columns] == ["category"]
+
+
+def test_new_data_may_hold_what_training_did_not() -> None:
+    encoder = TableEncoder.fit(FRAME)
+    new = pd.DataFrame(
+        {
+            "extra": [1], "flag": [None], "seen": ["not a date"], "city": ["Paris"],
+            "age": ["old"],
+        }
+    )  # fmt: skip
+    features = encoded(encoder, new)
+    assert features["age"][0] == 45
+    assert features["age (missing)"][0] == 1
+    assert features["city = (other)"][0] == 1
+    assert features["seen (missing)"][0] == 1
+    no_other = pd.DataFrame({"c": ["a", "b"] * 8})
+    encoder = TableEncoder.fit(no_other)
+    assert encoder.transform(pd.DataFrame({"c": ["new"]})).nnz == 0
+
+
+def test_columns_are_found_by_name_and_a_missing_one_is_named() -> None:
+    encoder = TableEncoder.fit(FRAME)
+    shuffled = encoder.transform(FRAME[["seen", "flag", "age", "city"]])
+    assert (shuffled != encoder.transform(FRAME)).nnz == 0
+    with pytest.raises(ParameterError, match="lacks 'city'"):
+        encoder.transform(FRAME.drop(columns="city"))
+    with pytest.raises(ShapeError, match="no columns"):
+        TableEncoder.fit(FRAME[[]])
+
+
+def test_what_was_learnt_goes_through_json() -> None:
+    encoder = TableEncoder.fit(FRAME)
+    again = TableEncoder.from_json(json.loads(json.dumps(encoder.to_json())))
+    assert again == encoder
+    for broken in ([{"name": "a"}], [{**encoder.to_json()[0], "kind": "code"}], [3], "abc"):
+        with pytest.raises((KeyError, TypeError)):
+            TableEncoder.from_json(broken)
+
+
+def test_many_rare_words_are_one_feature() -> None:
+    frame = pd.DataFrame({"id": [f"user {k}" for k in range(5000)]})
+    assert TableEncoder.fit(frame).feature_names() == ["id = (other)"]
+
+
+def test_the_frame_is_not_changed() -> None:
+    before = FRAME.copy(deep=True)
+    TableEncoder.fit(FRAME).transform(FRAME)
+    pd.testing.assert_frame_equal(FRAME, before)
