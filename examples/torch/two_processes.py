@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from apmax.torch import ADAP, APLoss, PositiveNegativeBatchSampler
@@ -25,13 +25,19 @@ STEPS, EVERY = 50, 5
 BATCH, POSITIVES = 32, 8  # of all ranks together, 1, 2, 4 or 8 of them
 
 
-def train(folder: Path, steps: int = STEPS) -> None:
+def main(folder: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(1007, 10, dtype=torch.float64, generator=generator)
     y = X[:, 0] + 0.5 * torch.randn(1007, generator=generator) > 1.8
-    loss = APLoss(y).double()
+    loss = APLoss(y).double()  # may be made before the processes know each other
 
     dist.init_process_group("gloo")  # "nccl" on GPUs, with model and loss on cuda
+    train(folder, X, y, loss)
+    dist.barrier()  # leave together, and after the model has gone
+    dist.destroy_process_group()
+
+
+def train(folder: Path, X: Tensor, y: Tensor, loss: APLoss, steps: int = STEPS) -> None:
     rank, ranks = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(10, 16), nn.Tanh(), nn.Linear(16, 1)).double()
@@ -64,7 +70,6 @@ def train(folder: Path, steps: int = STEPS) -> None:
             if step == steps:
                 break
     print(f"rank {rank}: AP tracked {loss.average_precision():.6f}")
-    dist.destroy_process_group()
 
 
 def after_step(step: int) -> None:
@@ -74,4 +79,4 @@ def after_step(step: int) -> None:
 if __name__ == "__main__":
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "two-processes-run")
     folder.mkdir(parents=True, exist_ok=True)
-    train(folder)
+    main(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -146,16 +147,20 @@ BAD: dict[str, tuple[str, str]] = {
     "no model": ("evaluate loans.csv new-loans.csv", "not a model of apmax"),
     "missing model": ("predict none.apmax new-loans.csv", "cannot read"),
     "unknown set": ("data get w9a", "w8a"),
-    "few folds": ("compare loans.csv --target defaulted --folds 40", "fewer folds"),
+    "few positives": ("compare few.csv --target defaulted", "use more data"),
     "odd output": ("predict MODEL new-loans.csv --out p.xlsx", "must end with"),
     "other columns": ("predict MODEL short.csv", "lacks 'city'"),
-    "no folder": ("train loans.csv --target last --solver lbfgs -o no/m.apmax", "cannot write"),
+    "no folder": ("train loans.csv --target last -o no/m.apmax", "there is no folder"),
+    "a folder": ("train loans.csv --target last -o .", "is a folder"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_every_error_is_one_line_with_a_remedy(folder: Path, name: str) -> None:
     command, told = BAD[name]
+    few = made_loans(200, 4)
+    few.loc[few.index[few["defaulted"] == "yes"][3:], "defaulted"] = "no"
+    few.to_csv("few.csv", index=False)
     if "MODEL" in command:
         run("--quiet", "train", "loans.csv", "--target", "last", "--solver", "lbfgs", "-o", "MODEL")
         made_loans(20, 2).drop(columns="city").to_csv("short.csv", index=False)
@@ -264,4 +269,74 @@ def test_shell_completion_is_there() -> None:
 
 
 def test_the_command_needs_nothing_heavy_to_say_its_version() -> None:
+    code = "import sys; from apmax.cli import app; print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"sklearn", "pandas", "numba", "torch", "matplotlib"} & set(done.stdout.split())
     assert run("--version").stdout.startswith("apmax ")
+
+
+def test_a_row_gets_the_same_score_whatever_else_is_in_its_file(folder: Path) -> None:
+    rng = np.random.default_rng(5)
+    code = rng.choice(["01", "02", "A3"], 400)
+    frame = pd.DataFrame({"code": code, "y": rng.random(400) < np.where(code == "01", 0.6, 0.2)})
+    frame.to_csv("codes.csv", index=False)
+    run("--quiet", "train", "codes.csv", "--target", "y", "--solver", "lbfgs", "-o", "m.apmax")
+    Path("all.csv").write_text("code\n01\n02\nA3\n")
+    Path("some.csv").write_text("code\n01\n02\n")
+    every = pd.read_csv(io.StringIO(run("predict", "m.apmax", "all.csv").stdout))
+    some = pd.read_csv(io.StringIO(run("predict", "m.apmax", "some.csv").stdout))
+    pd.testing.assert_frame_equal(every.iloc[:2], some)
+    assert every["probability"].nunique() == 3
+
+
+def test_words_that_look_like_markup_are_shown_as_they_are(folder: Path) -> None:
+    rng = np.random.default_rng(6)
+    word = rng.choice(["[/b]", "[red]x", "plain"], 300)
+    frame = pd.DataFrame({"w": word, "y": rng.random(300) < np.where(word == "[/b]", 0.7, 0.2)})
+    frame.to_csv("odd.csv", index=False)
+    told = run("train", "odd.csv", "--target", "y", "--solver", "lbfgs", "-o", "m.apmax").stdout
+    assert "w = [/b]" in told
+
+
+def test_labels_that_differ_in_case_only_are_told_apart(folder: Path) -> None:
+    frame = made_loans(300, 7)
+    frame["defaulted"] = np.where(frame["defaulted"] == "yes", "m", "M")
+    frame.to_csv("case.csv", index=False)
+    for label in ("m", "M"):
+        found = load_labelled("case.csv", target="defaulted", positive=label)
+        np.testing.assert_array_equal(found.y, frame["defaulted"] == label)
+
+
+@pytest.mark.parametrize("positives", [1, 2, 3])
+def test_very_few_positives_still_train(folder: Path, positives: int) -> None:
+    frame = made_loans(200, 8)
+    frame["defaulted"] = np.where(np.arange(200) < positives, "yes", "no")
+    frame.to_csv("rare.csv", index=False)
+    options = ("--target", "last", "--test", "loans.csv", "-o", "m.apmax")
+    assert as_json("train", "rare.csv", *options)["positives"] == positives
+
+
+def test_a_table_with_row_numbers_from_pandas_is_read(folder: Path) -> None:
+    made_loans(300, 9).to_csv("numbered.csv")
+    dataset = load("numbered.csv", target="defaulted")
+    assert dataset.names == ["column 1", "income", "city", "since"]
+
+
+def test_decimal_commas_and_headers_that_look_like_data_are_understood(folder: Path) -> None:
+    Path("comma.csv").write_text("x;y\n1,5;a\n2,25;b\n-3,0;a\n")
+    assert load("comma.csv", target="y").X["x"].tolist() == [1.5, 2.25, -3.0]
+    Path("years.csv").write_text("2019,2020,y\n1,2,a\n3,4,b\n5,6,a\n")
+    assert load("years.csv", target="y").names == ["2019", "2020"]
+
+
+def test_the_models_negative_label_cannot_be_asked_for(folder: Path) -> None:
+    run("--quiet", "train", "loans.csv", "--target", "last", "--solver", "lbfgs", "-o", "m.apmax")
+    refused = run("evaluate", "m.apmax", "new-loans.csv", "--positive", "No", fails=True)
+    assert "it finds 'yes'" in refused.stderr
+
+
+def test_predictions_and_reports_speak_json_too(folder: Path) -> None:
+    run("--quiet", "train", "loans.csv", "--target", "last", "--solver", "lbfgs", "-o", "m.apmax")
+    assert len(as_json("predict", "m.apmax", "new-loans.csv")["probability"]) == 400
+    assert as_json("predict", "m.apmax", "new-loans.csv", "-o", "p.csv")["rows"] == 400
+    assert as_json("report", "m.apmax", "new-loans.csv", "-o", "r.html") == {"report": "r.html"}

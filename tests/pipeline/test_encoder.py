@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -63,6 +65,47 @@ def test_dates_become_years_months_and_days() -> None:
 def test_words_that_are_no_dates_stay_words(column: list[str]) -> None:
     frame = pd.DataFrame({"c": column * 10})
     assert [one.kind for one in TableEncoder.fit(frame).columns] == ["category"]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        ["10:30", "11:45"],
+        ["1-5", "6-10"],
+        ["11-15", "16-20"],
+        ["1.2.3", "4.5.6"],
+        ["20240101", "x"],
+    ],
+)
+def test_times_bins_and_versions_are_no_dates(column: list[str]) -> None:
+    frame = pd.DataFrame({"c": column * 10})
+    assert TableEncoder.fit(frame).columns[0].kind == "category"
+
+
+def test_one_order_of_day_and_month_holds_for_a_whole_column() -> None:
+    frame = pd.DataFrame({"d": ["03/04/2024", "13/04/2024"] * 10})
+    features = encoded(TableEncoder.fit(frame), frame)
+    assert features["d month 4"].all()
+    american = pd.DataFrame({"d": ["03/04/2024", "03/14/2024"] * 10})
+    assert encoded(TableEncoder.fit(american), american)["d month 3"].all()
+    encoder = TableEncoder.fit(frame)
+    assert encoded(encoder, pd.DataFrame({"d": [20240101, 5]}))["d (years)"].tolist() == [0, 0]
+
+
+def test_dates_and_decimals_of_other_libraries_are_read() -> None:
+    frame = pd.DataFrame(
+        {
+            "day": [datetime.date(2024, 1, 31), datetime.date(2023, 6, 1)] * 10,
+            "money": [Decimal("1.5"), Decimal("2.5")] * 10,
+            "nothing": [None] * 20,
+        }
+    )
+    encoder = TableEncoder.fit(frame)
+    assert [column.kind for column in encoder.columns] == ["date", "number", "number"]
+    features = encoded(encoder, frame)
+    assert features["money"][:2].tolist() == [1.5, 2.5]
+    assert features["day month 1"][:2].tolist() == [1, 0]
+    assert not features["nothing"].any()
 
 
 def test_new_data_may_hold_what_training_did_not() -> None:

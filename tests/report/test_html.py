@@ -16,6 +16,7 @@ import pytest
 from tests.report.cases import full_report, make_history, make_scored
 
 from apmax import average_precision, operating_point, precision_recall_curve
+from apmax.errors import FileError
 from apmax.report import Report, Scored, write_report
 from apmax.report.html import render, safe_json
 
@@ -222,7 +223,7 @@ def test_a_failed_write_leaves_the_old_page_and_nothing_else(
         raise OSError("no space left")
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(FileError, match="no space left"):
         write_report(report_of(make_scored()), path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]

@@ -79,6 +79,7 @@ def main(folder: Path) -> None:
         mine = torch.from_numpy(np.array_split(drawn, 2)[rank])
         loss(SCORES[mine], mine)
     torch.save(loss.state_dict(), folder / f"rank{rank}.pt")
+    dist.barrier()
     dist.destroy_process_group()
 
 

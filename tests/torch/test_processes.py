@@ -93,7 +93,7 @@ def after_step(step):
 
 example["train"].__globals__["after_step"] = after_step
 from pathlib import Path
-example["train"](Path(sys.argv[1]))
+example["main"](Path(sys.argv[1]))
 """
 
 

@@ -9,6 +9,8 @@ except ImportError as error:  # pragma: no cover - the tests' machine has it
         "apmax: the command line needs typer and rich: pip install 'apmax[cli,data,report]'"
     ) from error
 
+import io
+import sys
 from typing import Annotated
 
 from apmax._version import __version__
@@ -59,4 +61,7 @@ app.add_typer(fetching.app, name="data")
 
 def main() -> None:
     """Where the installed command starts."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without "→" shows something else
     app()

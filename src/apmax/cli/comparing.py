@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
 from apmax.cli.console import (
     Settings,
+    check_writable,
     command_line,
     make_table,
     one_line_errors,
     progress,
 )
 from apmax.cli.options import Data, Positive, ReportFile, Seed, Target, check_target
-from apmax.data.files import Dataset, load
-from apmax.pipeline.training import Run, contenders_for
-from apmax.pipeline.training import compare as compare_models
-from apmax.report.comparison import Comparison, FoldScores
-from apmax.report.results import Report, Scored
+
+if TYPE_CHECKING:  # what takes long to import is imported by the command that needs it
+    from apmax.data.files import Dataset
+    from apmax.pipeline.training import Run
+    from apmax.report.comparison import Comparison
 
 
 def compare(
@@ -39,6 +40,10 @@ def compare(
     """
     settings: Settings = context.obj
     with one_line_errors(settings):
+        from apmax.data.files import load
+        from apmax.report.comparison import Comparison, FoldScores
+
+        check_writable(report)
         dataset = load(data, target=target, positive=positive)
         check_target(dataset)
         runs = _run(settings, dataset, folds, repeats, seed)
@@ -52,6 +57,9 @@ def compare(
 def _run(
     settings: Settings, dataset: Dataset, folds: int, repeats: int, seed: int
 ) -> dict[str, list[Run]]:
+    from apmax.pipeline.training import compare as compare_models
+    from apmax.pipeline.training import contenders_for
+
     names = [contender.name for contender in contenders_for(dataset)]
     runs: dict[str, list[Run]] = {name: [] for name in names}
     total = len(names) * folds * repeats
@@ -96,7 +104,7 @@ def _write(
     folds: int,
 ) -> None:
     """The report's curves are of the first cross-validation, every row scored once."""
-    from apmax.report import write_report
+    from apmax.report import Report, Scored, write_report
 
     results = []
     for name, of in runs.items():
@@ -110,7 +118,8 @@ def _write(
         "rows": f"{dataset.X.shape[0]:,}",
         "columns": f"{dataset.X.shape[1]:,}",
         "positives": f"{int(results[0].y.sum()):,} ({results[0].prevalence:.2%})",
-        "curves": "each row scored once, by a model that has not seen it",
+        "curves": "all rows of one cross-validation, each scored by a model that has not seen it; "
+        "their AP is not the mean of the folds' APs",
     }
     write_report(Report(data.name, results, comparison, facts, command_line()), path)
     settings.say(f"report → {path}")

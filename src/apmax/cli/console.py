@@ -6,9 +6,11 @@ import json
 import os
 import shlex
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -22,8 +24,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
-from apmax.errors import ApmaxError
+from apmax.errors import ApmaxError, FileError
 
 FAILED, INTERRUPTED = 1, 130
 """Exit codes: something was wrong with the input; Ctrl-C. Wrong usage is 2."""
@@ -36,18 +39,18 @@ class Settings:
     as_json: bool = False
     quiet: bool = False
     debug: bool = False
-    out: Console = field(default_factory=lambda: Console(soft_wrap=True))
-    err: Console = field(default_factory=lambda: Console(stderr=True, soft_wrap=True))
+    out: Console = field(default_factory=lambda: _console(stderr=False))
+    err: Console = field(default_factory=lambda: _console(stderr=True))
 
     def say(self, text: str) -> None:
         """A line for a person; nothing with --quiet or --json."""
         if not (self.quiet or self.as_json):
-            self.out.print(text, highlight=False)
+            self.out.print(text)
 
     def note(self, text: str) -> None:
         """A remark that is no result: to stderr, so that pipes stay clean."""
         if not self.quiet:
-            self.err.print(text, highlight=False, style="dim")
+            self.err.print(text, style="dim")
 
     def show(self, table: Table, data: dict[str, Any]) -> None:
         """The result: a table for a person, or one JSON object for a program."""
@@ -55,6 +58,11 @@ class Settings:
             sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
         elif not self.quiet:
             self.out.print(table)
+
+
+def _console(*, stderr: bool) -> Console:
+    """Words as they are: a category may be called "[red]"."""
+    return Console(stderr=stderr, soft_wrap=True, markup=False, emoji=False, highlight=False)
 
 
 def make_table(title: str, *columns: str) -> Table:
@@ -96,9 +104,15 @@ Advance = Callable[..., None]
 
 @contextmanager
 def one_line_errors(settings: Settings) -> Iterator[None]:
-    """Every error is one line with a remedy; --debug lets the traceback through."""
+    """Every error is one line with a remedy; --debug lets the traceback through.
+
+    Warnings are one line each, too, and without the place in the code.
+    """
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            warnings.showwarning = lambda message, *_, **__: settings.note(f"note: {message}")
+            yield
     except KeyboardInterrupt:
         if settings.debug:
             raise
@@ -111,6 +125,13 @@ def one_line_errors(settings: Settings) -> Iterator[None]:
         if settings.debug:
             raise
         fail(settings, str(error) or type(error).__name__)
+    except (typer.Exit, SystemExit):
+        raise
+    except Exception as error:
+        if settings.debug:
+            raise
+        what = f"{type(error).__name__}: {error}"
+        fail(settings, f"{what} - this should not happen; --debug before the command shows where")
 
 
 def fail(settings: Settings, message: str) -> None:
@@ -119,7 +140,7 @@ def fail(settings: Settings, message: str) -> None:
     if settings.as_json:
         sys.stderr.write(json.dumps({"error": line}, ensure_ascii=False) + "\n")
     else:
-        settings.err.print(f"[red]error:[/red] {_plain(line)}", highlight=False)
+        settings.err.print(Text("error: ", style="red").append(line, style="default"))
     raise typer.Exit(FAILED)
 
 
@@ -128,6 +149,14 @@ def command_line() -> str:
     return shlex.join(["apmax", *sys.argv[1:]])
 
 
-def _plain(text: str) -> str:
-    """Square brackets as they are, not as markup."""
-    return text.replace("[", r"\[")
+def check_writable(*paths: Path | None) -> None:
+    """Before the work: that what it makes can be written."""
+    for path in paths:
+        if path is None:
+            continue
+        if path.is_dir():
+            raise FileError(f"{path} is a folder: give the name of a file")
+        if not path.parent.is_dir():
+            raise FileError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise FileError(f"cannot write {path}: permission denied; choose another place")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,8 +15,10 @@ from apmax.cli.console import (
     one_line_errors,
     progress,
 )
-from apmax.pipeline.demo import COMPONENTS, DIGITS, HARDEST, MODELS, Task, ap_table, run_task
-from apmax.report.results import Report, Scored
+
+if TYPE_CHECKING:  # what takes long to import is imported by the command that needs it
+    from apmax.pipeline.demo import Task
+    from apmax.report.results import Report
 
 
 def demo(
@@ -32,14 +34,15 @@ def demo(
     """
     settings: Settings = context.obj
     with one_line_errors(settings):
+        from apmax.pipeline.demo import DIGITS, HARDEST, MODELS, ap_table, run_task
+        from apmax.report import save_plots, write_report
+
         start = time.perf_counter()
-        tasks = []
+        tasks: list[Task] = []
         with progress(settings, "ten tasks", DIGITS) as advance:
             for digit in range(DIGITS):
                 tasks.append(run_task(digit))
-                advance(f"digit {digit}", digit + 1, DIGITS)
-        from apmax.report import save_plots, write_report
-
+                advance(f"digit {digit}", digit + 1, DIGITS, ap_table(tasks)["mean"][1])
         rows = ap_table(tasks)
         table = make_table("test AP", "task", *MODELS, "gain")
         for name, aps in rows.items():
@@ -57,6 +60,9 @@ def demo(
 
 def _report(task: Task) -> Report:
     """The task that is hardest for a linear model, where it matters most how it is trained."""
+    from apmax.pipeline.demo import COMPONENTS, HARDEST, MODELS
+    from apmax.report.results import Report, Scored
+
     names = [f"PC {k + 1}" for k in range(COMPONENTS)]
     results = [
         Scored(

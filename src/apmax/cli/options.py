@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apmax.data.files import Dataset
 from apmax.errors import ParameterError
+
+if TYPE_CHECKING:
+    from apmax.data.files import Dataset
 
 Data = Annotated[Path, typer.Argument(help="LIBSVM, CSV, TSV, Parquet or NPZ; also .gz .bz2 .xz")]
 Target = Annotated[

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
+from scipy.special import expit
 
 from apmax.cli.console import (
     INTERRUPTED,
     Settings,
+    check_writable,
     command_line,
     make_table,
     one_line_errors,
     progress,
 )
 from apmax.cli.options import Data, ModelFile, Positive, ReportFile, Seed, Target, check_target
-from apmax.data.files import Dataset, load
-from apmax.errors import ParameterError, UnreachableTargetError
-from apmax.metrics import average_precision, operating_point
-from apmax.pipeline.files import write_predictions
-from apmax.pipeline.model import Model
-from apmax.pipeline.storage import load_model, save_model
-from apmax.pipeline.training import Trained, hold_out, load_labelled, strongest_features
-from apmax.pipeline.training import train as train_model
+from apmax.errors import ParameterError
+from apmax.metrics import average_precision
 
-PRECISIONS = (0.5, 0.8, 0.9, 0.95)
+if TYPE_CHECKING:  # what takes long to import is imported by the command that needs it
+    from apmax.data.files import Dataset
+    from apmax.pipeline.model import Model
+    from apmax.pipeline.training import Trained
 
 
 def train(
@@ -56,6 +54,11 @@ def train(
     """
     settings: Settings = context.obj
     with one_line_errors(settings):
+        from apmax.data.files import load
+        from apmax.pipeline.storage import save_model
+        from apmax.pipeline.training import train as train_model
+
+        check_writable(out, report)
         dataset = load(data, target=target, positive=positive)
         check_target(dataset)
         learnt, tested = _parts(dataset, test, seed)
@@ -64,17 +67,21 @@ def train(
             trained = train_model(learnt, solver=solver, seed=seed, on_progress=advance)
         scores = trained.model.log_odds(tested.X)
         ap = average_precision(_labels(tested), scores)
-        save_model(trained.model, out)  # already, should the rest be stopped
-        if test is None and not trained.interrupted:
-            with progress(settings, "training on all rows") as advance:
-                trained = train_model(dataset, solver=solver, seed=seed, on_progress=advance)
         facts = {"test_ap": ap, "test_rows": int(tested.X.shape[0]), "command": command_line()}
         trained = trained.with_facts(facts)
         save_model(trained.model, out)
-        _tell_training(settings, trained, tested, ap, out, time.perf_counter() - start)
+        whole, interrupted = trained, trained.interrupted
+        if test is None and not interrupted:
+            with progress(settings, "training on all rows") as advance:
+                whole = train_model(dataset, solver=solver, seed=seed, on_progress=advance)
+            interrupted = whole.interrupted
+            whole = trained if interrupted else whole.with_facts(facts)
+            save_model(whole.model, out)
+        _tell_training(settings, whole, tested, ap, out, time.perf_counter() - start)
         if report is not None:
-            _write_report(settings, report, data.name, trained.model, tested, scores, trained)
-        if trained.interrupted:
+            note = "" if test else f"of a model of {learnt.X.shape[0]:,} rows; the file has all"
+            _write_report(settings, report, data.name, trained.model, tested, scores, trained, note)
+        if interrupted:
             settings.note("stopped before the end: the best model so far was kept")
             raise typer.Exit(INTERRUPTED)
 
@@ -93,28 +100,40 @@ def evaluate(
     """
     settings: Settings = context.obj
     with one_line_errors(settings):
+        from apmax.pipeline.storage import load_model
+        from apmax.report.alerts import operating_points
+        from apmax.report.results import Scored
+
+        check_writable(report)
         trained = load_model(model)
         dataset = _labelled(trained, data, target, positive)
         scores = trained.log_odds(dataset.X)
         y = _labels(dataset)
         ap = average_precision(y, scores)
-        points = [_point(y, scores, precision) for precision in PRECISIONS]
+        points = operating_points(Scored(model.name, y, scores, scale="log-odds"))
         table = make_table(
             f"AP {ap:.4f}   ({y.mean():.4f} by chance; {y.sum():,} positives in {y.size:,} rows)",
             "precision", "recall", "alerts per 1,000", "probability ≥",
         )  # fmt: skip
-        for wanted, point in zip(PRECISIONS, points, strict=True):
+        told: dict[str, dict[str, float] | None] = {}
+        for wanted, point in points.items():
             if point is None:
+                told[str(wanted)] = None
                 table.add_row(f"{wanted:.0%}", "not reached", "", "")
-            else:
-                table.add_row(
-                    f"{wanted:.0%}", f"{point['recall']:.1%}", f"{point['alerts_per_1000']:.1f}",
-                    f"{point['probability']:.4f}",
-                )  # fmt: skip
+                continue
+            probability = float(expit(point.threshold))
+            told[str(wanted)] = {
+                "precision": point.precision, "recall": point.recall,
+                "alerts_per_1000": 1000 * point.alert_rate, "log_odds": point.threshold,
+                "probability": probability,
+            }  # fmt: skip
+            table.add_row(
+                f"{wanted:.0%}", f"{point.recall:.1%}", f"{1000 * point.alert_rate:.1f}",
+                f"{probability:.4f}",
+            )  # fmt: skip
         result = {
             "average_precision": ap, "prevalence": float(y.mean()), "rows": int(y.size),
-            "positives": int(y.sum()),
-            "operating_points": dict(zip(map(str, PRECISIONS), points, strict=True)),
+            "positives": int(y.sum()), "operating_points": told,
         }  # fmt: skip
         settings.show(table, result)
         if report is not None:
@@ -136,11 +155,22 @@ def predict(
     """
     settings: Settings = context.obj
     with one_line_errors(settings):
+        from apmax.data.files import load
+        from apmax.pipeline.files import check_output, write_predictions
+        from apmax.pipeline.storage import load_model
+
+        check_writable(out)
+        check_output(out)
         trained = load_model(model)
-        dataset = load(data, target=False)
+        dataset = load(data, target=False, text=trained.words())
         log_odds = trained.log_odds(dataset.X)
+        if out is None and settings.as_json:
+            settings.show(make_table(""), {"probability": expit(log_odds).tolist()})
+            return
         write_predictions(log_odds, trained, out)
         if out is not None:
+            if settings.as_json:
+                settings.show(make_table(""), {"rows": log_odds.size, "out": str(out)})
             settings.say(f"{log_odds.size:,} rows → {out}")
 
 
@@ -158,22 +188,38 @@ def report(
     """
     settings: Settings = context.obj
     with one_line_errors(settings):
+        from apmax.pipeline.storage import load_model
+
+        check_writable(out)
         trained = load_model(model)
         dataset = _labelled(trained, data, target, positive)
         scores = trained.log_odds(dataset.X)
         _write_report(settings, out, data.name, trained, dataset, scores, None)
+        if settings.as_json:
+            settings.show(make_table(""), {"report": str(out)})
 
 
 def _parts(dataset: Dataset, test: Path | None, seed: int) -> tuple[Dataset, Dataset]:
+    from apmax.pipeline.encoder import TableEncoder
+    from apmax.pipeline.training import hold_out, load_labelled
+
     if test is None:
         return hold_out(dataset, seed=seed)
-    tested = load_labelled(test, target=dataset.target, positive=str(dataset.positive_label))
-    return dataset, tested
+    words = TableEncoder.fit(dataset.X).words() if hasattr(dataset.X, "columns") else []
+    positive = str(dataset.positive_label)
+    return dataset, load_labelled(test, target=dataset.target, positive=positive, text=words)
 
 
 def _labelled(model: Model, data: Path, target: str | None, positive: str | None) -> Dataset:
-    wanted = model.positive if positive is None else positive
-    dataset = load_labelled(data, target=target or model.target, positive=wanted)
+    from apmax.pipeline.training import load_labelled, same_label
+
+    if positive is not None and same_label(positive, model.negative):
+        raise ParameterError(
+            f"`--positive` = {positive!r} is what the model does not look for: it finds "
+            f"{model.positive!r}"
+        )
+    wanted, column = positive or model.positive, target or model.target
+    dataset = load_labelled(data, target=column, positive=wanted, text=model.words())
     check_target(dataset)
     return dataset
 
@@ -184,23 +230,11 @@ def _labels(dataset: Dataset) -> Any:
     return dataset.y
 
 
-def _point(y: Any, scores: Any, precision: float) -> dict[str, float] | None:
-    try:
-        point = operating_point(y, scores, precision=precision)
-    except UnreachableTargetError:
-        return None
-    return {
-        "precision": point.precision,
-        "recall": point.recall,
-        "alerts_per_1000": 1000 * point.alert_rate,
-        "log_odds": point.threshold,
-        "probability": float(1 / (1 + np.exp(-point.threshold))),
-    }
-
-
 def _tell_training(
     settings: Settings, trained: Trained, tested: Dataset, ap: float, out: Path, seconds: float
 ) -> None:
+    from apmax.pipeline.training import strongest_features
+
     y = _labels(tested)
     model = trained.model
     title = f"test AP {ap:.4f}   ({y.mean():.4f} by chance), {seconds:.1f} s → {out}"
@@ -216,22 +250,26 @@ def _tell_training(
             "strongest_features": dict(strongest), **model.facts,
         },
     )  # fmt: skip
-    settings.say(f"positive is {model.positive!r}, negative {model.negative!r}; {trained.status}")
+    ended = "stopped" if trained.interrupted else trained.status
+    settings.say(f"positive is {model.positive!r}, negative {model.negative!r}; {ended}")
 
 
 def _write_report(
     settings: Settings, path: Path, title: str, model: Model, dataset: Dataset, scores: Any,
-    trained: Trained | None,
+    trained: Trained | None, note: str = "",
 ) -> None:  # fmt: skip
+    from apmax.pipeline.training import strongest_features
     from apmax.report import Report, Scored, write_report
 
     y = _labels(dataset)
     scored = Scored(
         name="apmax",
         y=y,
-        scores=scores,
+        scores=expit(scores),
         history=None if trained is None else trained.history,
         coefficients=strongest_features(model, dataset.X),
+        scale="probability",
+        per_deviation=True,
     )
     facts = {
         "data": title,
@@ -239,7 +277,8 @@ def _write_report(
         "positives": f"{int(y.sum()):,} ({y.mean():.2%}), {model.positive!r}",
         "features": f"{model.coef.size:,}",
         "trained with": str(model.facts.get("solver", "")),
-        "trained on": f"{model.facts.get('rows', 0):,} rows",
+        "trained on": f"{model.facts.get('rows', '?')} rows",
+        **({"these numbers": note} if note else {}),
     }
     write_report(Report(title, [scored], None, facts, command_line()), path)
     settings.say(f"report → {path}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,11 @@ class Dataset:
 
 
 def load(
-    path: PathLike, *, target: str | int | bool | None = None, positive: Any = None
+    path: PathLike,
+    *,
+    target: str | int | bool | None = None,
+    positive: Any = None,
+    text: Collection[str] = (),
 ) -> Dataset:
     """Load a data file; its suffix, or its first line, tells the format.
 
@@ -78,6 +83,7 @@ def load(
     target : the column to predict, of a table: its name, its number counted from 1, or "last".
         False leaves the labels of any file aside, for data that have none that mean anything.
     positive : which of the target's two values is positive; by default the rarer one.
+    text : columns of a text table that hold words, whatever they look like in this file.
 
     Examples
     --------
@@ -89,7 +95,7 @@ def load(
     if target is True:
         raise ParameterError('`target` must be a name, a number, "last", False or None, got True')
     if suffix in PARQUET:
-        return _from_table(file, target, positive)
+        return _from_table(file, target, positive, text)
     if suffix == ".npz":
         from apmax.data.npz import read_npz
 
@@ -100,7 +106,7 @@ def load(
 
         return _from_arrays(file, *read_libsvm(file), target, positive)
     if suffix in TEXT_TABLES:
-        return _from_table(file, target, positive)
+        return _from_table(file, target, positive, text)
     raise FileError(
         f"{file} is of no known kind: its suffix is {suffix or 'missing'!r}, and its first line is "
         f"not LIBSVM; rename it to end in one of {', '.join((*TEXT_TABLES, *PARQUET))}, .npz"
@@ -115,8 +121,12 @@ def _looks_like_libsvm(file: Path) -> bool:
     return any(b":" in line for line in told) and all(map(_LIBSVM_LINE.match, told))
 
 
-def _from_table(file: Path, target: str | int | bool | None, positive: Any) -> Dataset:
-    frame = read_table(file)
+def _from_table(
+    file: Path, target: str | int | bool | None, positive: Any, text: Collection[str]
+) -> Dataset:
+    frame = read_table(file, text=text)
+    if isinstance(target, str) and target not in frame.columns and _in_first_row(file, target):
+        frame = read_table(file, header=True, text=text)  # a name tells that it is one of names
     names = [str(name) for name in frame.columns]
     if target is None or target is False:
         return Dataset(frame, None, None, None, names, None, file)
@@ -125,6 +135,14 @@ def _from_table(file: Path, target: str | int | bool | None, positive: Any) -> D
     names.remove(column)
     X = frame.drop(columns=column)
     return Dataset(X, labels.y, labels.positive, labels.negative, names, column, file)
+
+
+def _in_first_row(file: Path, target: str) -> bool:
+    """Whether a text table has this word in its first row, although that looks like data."""
+    if format_suffix(file) in PARQUET or target == "last" or target.lstrip("+-").isdigit():
+        return False
+    first = read_head(file).decode("utf-8-sig", "replace").lstrip().split("\n")[0]
+    return target in [cell.strip("'\" \r") for cell in re.split(r"[,;\t]", first)]
 
 
 def _from_arrays(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import lzma
 import math
 import struct
 import tokenize
@@ -33,7 +34,9 @@ def read_npz(file: Path) -> tuple[Any, NDArray[Any] | None]:
             arrays = _Arrays(file, archive, members)
             X = _sparse(arrays) if "indptr" in members else _dense(arrays)
             y = _labels(arrays, X.shape[0]) if "y" in members else None
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+    except (
+        zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError,
+    ) as error:  # fmt: skip
         raise FileFormatError(f"{file} is no .npz archive, or a damaged one: {error}") from error
     return X, y
 
@@ -68,7 +71,7 @@ class _Arrays:
                 )
             with self.archive.open(info) as stream:
                 array = np.lib.format.read_array(stream, allow_pickle=False)
-        except (ValueError, SyntaxError, struct.error, tokenize.TokenError) as error:
+        except (ValueError, TypeError, SyntaxError, struct.error, tokenize.TokenError) as error:
             if isinstance(error, FileFormatError):
                 raise
             raise self.error(f"{key!r} is no array: {' '.join(str(error).split())}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -19,6 +20,10 @@ SAMPLE_ROWS = 20
 BLOCK = 1 << 18
 
 
+DECIMAL_COMMA = re.compile(r"(?:^|;)\s*-?\d+,\d+\s*(?:;|$)", re.MULTILINE)
+DECIMAL_POINT = re.compile(r"(?:^|;)\s*-?\d+\.\d+\s*(?:;|$)", re.MULTILINE)
+
+
 class Layout(NamedTuple):
     """What has to be known before a table is read."""
 
@@ -26,6 +31,7 @@ class Layout(NamedTuple):
     names: list[str]
     header: bool
     blank_after_separator: bool
+    decimal: str = "."
 
 
 class ShortRow(NamedTuple):
@@ -51,11 +57,14 @@ def find_layout(file: Path, header: bool | None, *, tab: bool) -> Layout:
     if header is None:
         header = looks_like_header(cells)
     names = column_names(cells if header else [""] * len(cells))
-    return Layout(separator, names, header, f"{separator} " in text)
+    comma = separator == ";" and DECIMAL_COMMA.search(text) and not DECIMAL_POINT.search(text)
+    return Layout(separator, names, header, f"{separator} " in text, "," if comma else ".")
 
 
 def looks_like_header(cells: list[str]) -> bool:
-    """All different, and none a number, empty or ``?``."""
+    """All different, none a number, empty or ``?``; the first may be empty, above row numbers."""
+    if len(cells) > 1 and not cells[0].strip("'\" "):
+        cells = cells[1:]
     return len(set(cells)) == len(cells) and not any(
         cell.strip("'\" ") in ("", "?") or _is_number(cell.strip("'\" ")) for cell in cells
     )

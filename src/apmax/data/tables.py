@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,7 +23,7 @@ MISSING = ("?",)
 """Cells that mean "missing", besides pandas' own: the empty cell, NA, NaN, null, None, …"""
 
 
-def read_table(path: PathLike, *, header: bool | None = None) -> Any:
+def read_table(path: PathLike, *, header: bool | None = None, text: Collection[str] = ()) -> Any:
     """Read a table: .csv, .tsv (also .gz, .bz2, .xz) or .parquet.
 
     The separator of .tsv is a tab; that of other text is found among comma, semicolon and tab.
@@ -34,7 +35,9 @@ def read_table(path: PathLike, *, header: bool | None = None) -> Any:
     path : the file.
     header : whether the first row holds the names of the columns. By default it does if its
         cells are all different and none is a number, empty or ``?``. Without a header the
-        columns are "column 1", "column 2", ….
+        columns are "column 1", "column 2", …. An empty first cell, as above the row numbers that
+        pandas and R write, does not count.
+    text : columns to be read as text, whatever they look like in this file: "01" stays "01".
 
     Returns
     -------
@@ -56,7 +59,7 @@ def read_table(path: PathLike, *, header: bool | None = None) -> Any:
             f"{file}: a table ends in {', '.join((*TEXT_TABLES, *PARQUET))}, with .gz, .bz2 or "
             ".xz after it if compressed: rename the file"
         )
-    return _read_text(file, find_layout(file, header, tab=suffix in (".tsv", ".tab")))
+    return _read_text(file, find_layout(file, header, tab=suffix in (".tsv", ".tab")), text)
 
 
 def _read_parquet(file: Path) -> Any:
@@ -72,10 +75,10 @@ def _read_parquet(file: Path) -> Any:
     return frame.set_axis(column_names([str(name) for name in frame.columns]), axis=1)
 
 
-def _read_text(file: Path, layout: Layout) -> Any:
+def _read_text(file: Path, layout: Layout, text: Collection[str]) -> Any:
     pandas = need("pandas", "reading a table")
     try:
-        frame = _parse(file, layout, pandas)
+        frame = _parse(file, layout, text, pandas)
     except pandas.errors.EmptyDataError:
         raise FileFormatError(f"{file} holds names of columns but no rows") from None
     except pandas.errors.ParserError as error:
@@ -91,16 +94,18 @@ def _read_text(file: Path, layout: Layout) -> Any:
             f"{file} is no UTF-8 text: found the byte {found}; save it as UTF-8"
         ) from None
     _check_shape(file, frame, layout)
-    frame.columns = layout.names
-    return _tidied(frame, pandas)
+    return _tidied(frame, text, pandas)
 
 
-def _parse(file: Path, layout: Layout, pandas: Any) -> Any:
+def _parse(file: Path, layout: Layout, text: Collection[str], pandas: Any) -> Any:
     options = {
         "sep": layout.separator,
         "header": 0 if layout.header else None,
         "skipinitialspace": layout.blank_after_separator,  # slower, and seldom needed
         "na_values": MISSING,
+        "names": layout.names,
+        "decimal": layout.decimal,
+        "dtype": dict.fromkeys(set(text) & set(layout.names), str),
         "index_col": False,  # else a first row longer than the header would make an index
     }
     with warnings.catch_warnings():
@@ -131,7 +136,7 @@ def _check_shape(file: Path, frame: Any, layout: Layout) -> None:
             )
 
 
-def _tidied(frame: Any, pandas: Any) -> Any:
+def _tidied(frame: Any, text: Collection[str], pandas: Any) -> Any:
     """Text without the blanks and single quotes around it, and numbers where that shows them."""
     for name in frame.columns:
         column = frame[name]
@@ -142,7 +147,8 @@ def _tidied(frame: Any, pandas: Any) -> Any:
         clean = column.str.strip()
         if clean.str.startswith("'").any():
             clean = clean.str.replace(r"^'\s*(.*?)\s*'$", r"\1", regex=True)
-        frame[name] = _as_numbers(clean.mask(clean.isin(["", *MISSING])), pandas)
+        clean = clean.mask(clean.isin(["", *MISSING]))
+        frame[name] = clean if name in text else _as_numbers(clean, pandas)
     return frame
 
 

@@ -15,7 +15,6 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegressionCV
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -23,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from apmax.linear.classifier import APClassifier
 from apmax.linear.path import APClassifierCV
 from apmax.metrics import average_precision
+from apmax.pipeline.training import logistic_regression_cv
 from apmax.validation import Floats, Mask
 
 DIGITS, COMPONENTS = 10, 6
@@ -47,9 +47,7 @@ def run_task(digit: int) -> Task:
     reduce = make_pipeline(PCA(COMPONENTS, random_state=0), StandardScaler()).fit(X)
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     models: list[Any] = [
-        LogisticRegressionCV(
-            cv=folds, scoring="average_precision", l1_ratios=(0.0,), use_legacy_attributes=False
-        ),
+        logistic_regression_cv(folds),
         APClassifierCV(cv=folds),
         APClassifier(STOCHASTIC, random_state=0),
     ]

@@ -7,6 +7,8 @@ can hold it and load it without running code.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,9 @@ RARE = 5
 """Categories seen less often are one, "other": their weights would be noise."""
 MOST_CATEGORIES = 1000
 MISSING, OTHER = "(missing)", "(other)"
+ORDERS = ("year-month-day", "month-day-year", "day-month-year")
+YEAR_FIRST = r"^\s*(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)"
+YEAR_LAST = r"^\s*(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})(?!\d)"
 DATE_SHARE = 0.95
 """Of a text column's values that must be dates for it to be a column of dates."""
 
@@ -41,6 +46,8 @@ class Column:
     median: float = 0.0
     has_missing: bool = False
     categories: list[str] = field(default_factory=list)
+    order: str = ""
+    """Of a date's parts as text: "year-month-day", "day-month-year" or "month-day-year"."""
 
     def features(self) -> list[str]:
         """Names of the features that this column becomes."""
@@ -80,6 +87,10 @@ class TableEncoder:
         blocks = [_encode(column, frame[present[column.name]]) for column in self.columns]
         return sp.csr_matrix(sp.hstack(blocks, format="csr"))
 
+    def words(self) -> list[str]:
+        """Columns of words: a file with numbers only in one of them is to be read as text."""
+        return [column.name for column in self.columns if column.kind == "category"]
+
     def feature_names(self) -> list[str]:
         """Names of the features, in the order of the matrix."""
         return [name for column in self.columns for name in column.features()]
@@ -101,12 +112,14 @@ def _checked_column(one: dict[str, Any]) -> Column:
         median=float(one["median"]),
         has_missing=one["has_missing"],
         categories=list(one["categories"]),
+        order=one["order"],
     )
     sound = (
         isinstance(column.name, str)
         and column.kind in ("number", "category", "date")
         and isinstance(column.has_missing, bool)
         and np.isfinite(column.median)
+        and column.order in ("", *ORDERS)
         and all(isinstance(category, str) for category in column.categories)
     )
     if not sound:
@@ -115,18 +128,14 @@ def _checked_column(one: dict[str, Any]) -> Column:
 
 
 def _learn(name: str, values: Any) -> Column:
-    import pandas as pd
-
-    if pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
-        numbers = _numbers(values)
-        known = numbers[np.isfinite(numbers)]
-        median = float(np.median(known)) if known.size else 0.0
-        return Column(name, "number", median, has_missing=known.size < numbers.size)
-    dates = _dates(values)
-    if dates is not None:
-        years = _years(dates)
-        known = years[np.isfinite(years)]
-        return Column(name, "date", float(np.median(known)), has_missing=known.size < years.size)
+    known = values.dropna()
+    order = "" if _is_number(known) else _date_order(known)
+    if order or _is_number(known):
+        numbers = _years(_as_dates(values, order)) if order else _numbers(values)
+        finite = numbers[np.isfinite(numbers)]
+        median = float(np.median(finite)) if finite.size else 0.0
+        kind = "date" if order else "number"
+        return Column(name, kind, median, has_missing=finite.size < numbers.size, order=order)
     counts = _words(values).value_counts()
     often = counts[counts >= RARE].sort_index()
     kept = often.sort_values(ascending=False, kind="stable").index[:MOST_CATEGORIES].tolist()
@@ -141,10 +150,10 @@ def _encode(column: Column, values: Any) -> sp.csr_matrix:
     if column.kind == "number":
         parts = [_numbers(values)]
     else:
-        dates = _as_dates(values)
-        years = _years(dates)
+        dates = _as_dates(values, column.order)
         months, days = dates.dt.month.to_numpy(), dates.dt.day_of_week.to_numpy()
-        parts = [years, *(months == k for k in range(1, 13)), *(days == k for k in range(7))]
+        one_of = [*(months == k for k in range(1, 13)), *(days == k for k in range(7))]
+        parts = [_years(dates), *one_of]
     first = parts[0]
     missing = ~np.isfinite(first)
     first = np.where(missing, column.median, first)
@@ -178,29 +187,55 @@ def _words(values: Any) -> Any:
     return words.where(values.notna(), MISSING).astype(str)
 
 
-def _dates(values: Any) -> Any:
-    """The column as dates if it is one, else None."""
+def _is_number(known: Any) -> bool:
+    """Whether what is known of a column is numbers; nothing at all is, too."""
+    import pandas as pd
+
+    if not len(known) or pd.api.types.is_numeric_dtype(known) or pd.api.types.is_bool_dtype(known):
+        return True
+    return isinstance(known.iloc[0], Decimal)
+
+
+def _date_order(known: Any) -> str:
+    """The order of a date's parts if the column is one of dates, else nothing.
+
+    Text needs a year of four digits; which of two other parts is the month, the whole column
+    tells: a part above 12 is a day. Where it does not tell, the month comes first.
+    """
+    import pandas as pd
+
+    if pd.api.types.is_datetime64_any_dtype(known) or isinstance(known.iloc[0], date):
+        return ORDERS[0]
+    if not isinstance(known.iloc[0], str):
+        return ""
+    for order in ORDERS:
+        if order != ORDERS[0] and not _may_be(known, order):
+            continue
+        sample = known.iloc[:200]
+        if _as_dates(sample, order).notna().mean() < DATE_SHARE:
+            continue
+        if _as_dates(known, order).notna().mean() >= DATE_SHARE:
+            return order
+    return ""
+
+
+def _may_be(known: Any, order: str) -> bool:
+    """Whether no month of this order is above 12."""
+    parts = known.str.extract(YEAR_LAST)
+    month = parts[1 if order == "day-month-year" else 0].astype(float)
+    return not bool((month > 12).any())
+
+
+def _as_dates(values: Any, order: str) -> Any:
+    """Dates of a column; what is none of that order is missing."""
     import pandas as pd
 
     if pd.api.types.is_datetime64_any_dtype(values):
-        return _as_dates(values)
-    known = values.dropna()
-    if not len(known) or not isinstance(known.iloc[0], str):
-        return None
-    sample = known.iloc[: min(len(known), 200)]
-    if not sample.str.contains(r"\d[-/.:]\d", regex=True).mean() >= DATE_SHARE:
-        return None
-    if not _as_dates(sample).notna().mean() >= DATE_SHARE:
-        return None
-    dates = _as_dates(values)
-    return dates if dates.notna().sum() >= DATE_SHARE * len(known) else None
-
-
-def _as_dates(values: Any) -> Any:
-    import pandas as pd
-
-    dates = pd.to_datetime(values, errors="coerce", utc=True, format="mixed")
-    return dates.dt.tz_localize(None)
+        return pd.to_datetime(values, utc=True).dt.tz_localize(None)
+    text = values.astype("object").where(values.notna(), "").astype(str)
+    parts = text.str.extract(YEAR_FIRST if order == ORDERS[0] else YEAR_LAST).astype(float)
+    names = dict(enumerate(order.split("-")))
+    return pd.to_datetime(parts.rename(columns=names), errors="coerce")
 
 
 def _years(dates: Any) -> Any:

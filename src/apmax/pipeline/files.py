@@ -15,6 +15,8 @@ from apmax.pipeline.model import Model
 from apmax.pipeline.storage import write_aside
 from apmax.validation import Floats
 
+FORMATS = (".csv", ".tsv", ".parquet")
+
 
 def write_predictions(log_odds: Floats, model: Model, path: Path | None) -> None:
     """Probability, log-odds and label of every row; to stdout without a path."""
@@ -29,13 +31,17 @@ def write_predictions(log_odds: Floats, model: Model, path: Path | None) -> None
     write_aside(path, _bytes_of(frame, path))
 
 
+def check_output(path: Path | None) -> None:
+    """Before the work: that the format is known."""
+    if path is not None and path.suffix.lower() not in FORMATS:
+        raise ParameterError(f"`--out` = {path} must end with {', '.join(FORMATS)}: choose one")
+
+
 def _bytes_of(frame: Any, path: Path) -> bytes:
     suffix = path.suffix.lower()
     if suffix in (".csv", ".tsv"):
         text: str = frame.to_csv(index=False, sep="\t" if suffix == ".tsv" else ",")
         return text.encode()
-    if suffix == ".parquet":
-        buffer = io.BytesIO()
-        frame.to_parquet(buffer, index=False)
-        return buffer.getvalue()
-    raise ParameterError(f"`--out` = {path} must end with .csv, .tsv or .parquet: choose one")
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer, index=False)
+    return buffer.getvalue()

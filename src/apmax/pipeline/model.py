@@ -36,6 +36,10 @@ class Model:
         """Probability of the positive label."""
         return np.asarray(expit(self.log_odds(X)))
 
+    def words(self) -> list[str]:
+        """Columns to be read as text."""
+        return [] if self.encoder is None else self.encoder.words()
+
     def feature_names(self) -> list[str]:
         """Names of the features, in the order of the weights."""
         if self.encoder is not None:
@@ -57,12 +61,10 @@ class Model:
                 "give it such a file, not a table"
             )
         matrix = sp.csr_matrix(X) if not sp.issparse(X) else X.tocsr()
-        if matrix.shape[1] > self.coef.size:
-            raise ShapeError(
-                f"the data have {matrix.shape[1]} features and the model {self.coef.size}: it was "
-                "trained on other data"
-            )
-        if matrix.shape[1] < self.coef.size:  # trailing features that are 0 in this file
-            matrix = sp.csr_matrix(matrix)
-            matrix.resize(matrix.shape[0], self.coef.size)
+        if matrix.shape[1] == self.coef.size:
+            return matrix
+        matrix = sp.csr_matrix(matrix)
+        if matrix.shape[1] > self.coef.size:  # features that training has never seen
+            return matrix[:, : self.coef.size]
+        matrix.resize(matrix.shape[0], self.coef.size)  # trailing ones that are 0 in this file
         return matrix

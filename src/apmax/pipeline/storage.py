@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from apmax._version import __version__
-from apmax.errors import ModelFileError
+from apmax.errors import FileError, ModelFileError
 from apmax.pipeline.encoder import TableEncoder
 from apmax.pipeline.model import Model
 
@@ -69,11 +69,20 @@ def load_model(path: str | os.PathLike[str]) -> Model:
 
 
 def write_aside(path: Path, content: bytes) -> None:
-    """Replace the file at once: never half of it is there, whatever happens."""
+    """Replace the file at once: never half of it is there, whatever happens.
+
+    What is no regular file (a pipe, a device) is written to as it is.
+    """
+    if path.exists() and not path.is_file():
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            raise FileError(f"cannot write {path} ({error.strerror or error})") from None
+        return
     try:
         handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     except OSError as error:
-        raise ModelFileError(f"cannot write to {path.parent} ({error.strerror})") from None
+        raise FileError(f"cannot write to {path.parent} ({error.strerror or error})") from None
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -83,7 +92,9 @@ def write_aside(path: Path, content: bytes) -> None:
         os.replace(aside, path)
     except OSError as error:
         os.unlink(aside)
-        raise ModelFileError(f"cannot write {path} ({error.strerror}): nothing changed") from None
+        raise FileError(
+            f"cannot write {path} ({error.strerror or error}): what was there is as it was"
+        ) from None
     except BaseException:  # Ctrl-C leaves no part behind
         os.unlink(aside)
         raise

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegressionCV
-from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold, train_test_split
+from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
@@ -26,7 +27,7 @@ from apmax.pipeline.encoder import TableEncoder
 from apmax.pipeline.model import Model
 from apmax.validation import Floats, Mask
 
-CROSS_VALIDATED = "cv"
+CROSS_VALIDATED, FOLDS = "cv", 5
 Rows = NDArray[np.int64]
 LARGEST_DENSE = 1 << 31
 """Bytes of a dense matrix above which boosted trees are left out of a comparison."""
@@ -55,10 +56,15 @@ class Trained:
         return replace(self, model=replace(self.model, facts={**self.model.facts, **facts}))
 
 
-def make_estimator(solver: str = CROSS_VALIDATED, *, seed: int = 0) -> Any:
-    """APClassifierCV for "cv", or else APClassifier with that solver."""
+def make_estimator(solver: str = CROSS_VALIDATED, *, seed: int = 0, fewest: int = FOLDS) -> Any:
+    """APClassifierCV for "cv", or else APClassifier with that solver.
+
+    `fewest` is the size of the rarer class: there are no more folds, and with one none.
+    """
+    if solver == CROSS_VALIDATED and fewest > 1:
+        return APClassifierCV(cv=min(FOLDS, fewest))
     if solver == CROSS_VALIDATED:
-        return APClassifierCV()
+        return APClassifier()
     stochastic = solver not in ("auto", "lbfgs")
     return APClassifier(solver, random_state=seed, early_stopping=stochastic, n_iter_no_change=20)
 
@@ -79,14 +85,18 @@ def train(
         raise ParameterError("the data have no target: say which column it is")
     encoder = TableEncoder.fit(dataset.X) if hasattr(dataset.X, "columns") else None
     X = dataset.X if encoder is None else encoder.transform(dataset.X)
-    estimator = make_estimator(solver, seed=seed)
+    fewest = int(min(dataset.y.sum(), (~dataset.y).sum()))
+    estimator = make_estimator(solver, seed=seed, fewest=fewest)
     estimator.on_progress = on_progress
-    best, interrupted = None, False
+    best: Any = None
+    interrupted = False
     try:
-        if solver == CROSS_VALIDATED:
+        if isinstance(estimator, APClassifierCV):
             best = APClassifier().fit(X, dataset.y)
-        best = estimator.fit(X, dataset.y)
-        interrupted = "interrupted" in str(best.status_)
+            interrupted = "interrupted" in str(best.status_)
+        if not interrupted:
+            best = estimator.fit(X, dataset.y)
+            interrupted = "interrupted" in str(best.status_)
     except KeyboardInterrupt:
         if best is None:
             raise
@@ -113,13 +123,19 @@ def hold_out(dataset: Dataset, *, seed: int = 0, share: float = 0.2) -> tuple[Da
     """A part to learn from and a part to test on, with the same share of positives."""
     if dataset.y is None:
         raise ParameterError("the data have no target: say which column it is")
-    if min(dataset.y.sum(), (~dataset.y).sum()) < 2:
-        raise ParameterError(
-            "there is one row of the rarer class, none to hold out: give --test data"
-        )
-    rows = np.arange(dataset.y.size)
-    learn, test = train_test_split(rows, test_size=share, stratify=dataset.y, random_state=seed)
-    return dataset.rows(np.sort(learn)), dataset.rows(np.sort(test))
+    rng = np.random.default_rng(seed)
+    learn, test = [], []
+    for rows in (np.flatnonzero(dataset.y), np.flatnonzero(~dataset.y)):
+        if rows.size < 2:
+            raise ParameterError(
+                "there is one row of a class, none to hold out: give --test data with both classes"
+            )
+        shuffled = rng.permutation(rows)
+        count = min(max(1, round(share * rows.size)), rows.size - 1)
+        test.append(shuffled[:count])
+        learn.append(shuffled[count:])
+    parts = (dataset.rows(np.sort(np.concatenate(part))) for part in (learn, test))
+    return next(parts), next(parts)
 
 
 def strongest_features(model: Model, X: Any, count: int = 20) -> list[tuple[str, float]]:
@@ -136,23 +152,31 @@ def strongest_features(model: Model, X: Any, count: int = 20) -> list[tuple[str,
     return [(names[k], float(effect[k])) for k in order]
 
 
-def load_labelled(path: Any, *, target: str | None, positive: str) -> Dataset:
+def load_labelled(
+    path: Any, *, target: str | None, positive: str, text: Collection[str] = ()
+) -> Dataset:
     """Data with the positives of a model, also if its labels are spelled a bit otherwise.
 
     Case, blanks and a full stop at the end do not tell labels apart: a test file may have
     ">50K." where the training file has ">50K".
     """
-    dataset = load(path, target=target)
+    dataset = load(path, target=target, text=text)
     if dataset.y is None:
         return dataset
-    found = {_spelled(dataset.positive_label): True, _spelled(dataset.negative_label): False}
-    wanted = _spelled(positive)
-    if wanted not in found:
-        raise LabelError(
-            f"{path} has the labels {dataset.positive_label!r} and {dataset.negative_label!r}, "
-            f"neither is {positive!r}, which the model finds: say which is meant with --positive"
-        )
-    return dataset if found[wanted] else dataset.flipped()
+    for alike in (str, _spelled):  # as it stands first
+        is_positive = alike(dataset.positive_label) == alike(positive)
+        is_negative = alike(dataset.negative_label) == alike(positive)
+        if is_positive != is_negative:
+            return dataset if is_positive else dataset.flipped()
+    raise LabelError(
+        f"{path} has the labels {dataset.positive_label!r} and {dataset.negative_label!r}, and "
+        f"which of them is {positive!r} is not clear; say so with --positive"
+    )
+
+
+def same_label(one: Any, other: Any) -> bool:
+    """Whether two labels are one, spelled a bit otherwise."""
+    return _spelled(one) == _spelled(other)
 
 
 def _spelled(label: Any) -> str:
@@ -182,18 +206,30 @@ class Run(NamedTuple):
     scores: Floats
 
 
+def logistic_regression_cv(folds: Any) -> LogisticRegressionCV:
+    """LogisticRegressionCV scored by AP, for any scikit-learn from 1.6 on."""
+    options: dict[str, Any] = {"cv": folds, "scoring": "average_precision", "max_iter": 2000}
+    if "use_legacy_attributes" in signature(LogisticRegressionCV).parameters:
+        options |= {"l1_ratios": (0.0,), "use_legacy_attributes": False}
+    return LogisticRegressionCV(**options)
+
+
 def _logistic_regression(X: Any, y: Mask, X_test: Any) -> Floats:
-    """As a careful user would: scaled, C by cross-validated AP."""
-    scaler = MaxAbsScaler() if sp.issparse(X) else StandardScaler()
-    model = LogisticRegressionCV(
-        cv=StratifiedKFold(5, shuffle=True, random_state=0),  # the folds of APClassifierCV
-        scoring="average_precision",
-        max_iter=2000,
-        l1_ratios=(0.0,),
-        use_legacy_attributes=False,
-    )
-    fitted = make_pipeline(scaler, model).fit(X, y)
-    return np.asarray(fitted.decision_function(X_test))
+    """As APClassifierCV chooses it: the scale of the features and C by cross-validated AP."""
+    best, scores = -np.inf, np.zeros(X_test.shape[0])
+    for scaler in (MaxAbsScaler(), StandardScaler(with_mean=not sp.issparse(X))):
+        model = logistic_regression_cv(StratifiedKFold(5, shuffle=True, random_state=0))
+        fitted = make_pipeline(scaler, model).fit(X, y)
+        every = model.scores_
+        each = (
+            np.concatenate([np.asarray(one) for one in every.values()])
+            if isinstance(every, dict)
+            else np.asarray(every)
+        )
+        reached = float(each.reshape(5, -1).mean(axis=0).max())
+        if reached > best:
+            best, scores = reached, np.asarray(fitted.decision_function(X_test))
+    return scores
 
 
 def _apmax(X: Any, y: Mask, X_test: Any) -> Floats:
@@ -212,9 +248,10 @@ TREES = Contender("boosted trees", _boosted_trees)
 
 
 def contenders_for(dataset: Dataset) -> list[Contender]:
-    """Logistic regression first, then ours; trees if a dense matrix of the data fits."""
-    rows, columns = dataset.X.shape
-    trees = [TREES] if rows * columns * 8 <= LARGEST_DENSE else []
+    """Logistic regression first, then ours; trees if a dense matrix of the features fits."""
+    X = dataset.X
+    features = len(TableEncoder.fit(X).feature_names()) if hasattr(X, "columns") else X.shape[1]
+    trees = [TREES] if X.shape[0] * features * 8 <= LARGEST_DENSE else []
     return [LOGISTIC, APMAX, *trees]
 
 
@@ -226,15 +263,16 @@ def compare(dataset: Dataset, *, folds: int = 5, repeats: int = 2, seed: int = 0
     if dataset.y is None:
         raise ParameterError("the data have no target: say which column it is")
     fewest = int(min(dataset.y.sum(), (~dataset.y).sum()))
-    if fewest < 2 * folds:
+    if fewest - -(-fewest // folds) < FOLDS:
         raise ParameterError(
-            f"the rarer class has {fewest} rows, too few for {folds} folds with folds of their "
-            "own inside: use fewer folds or more data"
+            f"the rarer class has {fewest} rows: a training part of {folds} folds would have fewer "
+            f"than the {FOLDS} that the choice of penalties needs; use more data, or other folds"
         )
+    contenders = contenders_for(dataset)
     splitter = RepeatedStratifiedKFold(n_splits=folds, n_repeats=repeats, random_state=seed)
     for rows, others in splitter.split(np.zeros(dataset.y.size), dataset.y):
         X, X_test = _parts(dataset.X, rows, others)
-        for contender in contenders_for(dataset):
+        for contender in contenders:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 scores = contender.scores(X, dataset.y[rows], X_test)

@@ -35,8 +35,10 @@ def coefficient_tables(results: Sequence[Scored]) -> str:
     """The largest weights of every linear model."""
     tables = [_coefficients(result) for result in results if result.coefficients]
     note = (
-        "Weights belong to the features as the model was given them: sizes compare only between "
-        "features of the same scale."
+        "What one standard deviation of a feature adds to the log-odds."
+        if all(result.per_deviation for result in results)
+        else "Weights belong to the features as the model was given them: sizes compare only "
+        "between features of the same scale."
     )
     return f'{grid(tables)}<p class="note">{note}</p>' if tables else ""
 
@@ -103,6 +105,10 @@ def _coefficients(result: Scored) -> str:
         bar = f'<span class="bar {side}" style="width:{50 * abs(weight) / size:.4g}%"></span>'
         rows += f'<tr><th scope="row">{text(feature)}</th><td class="bars">{bar}</td>'
         rows += f"<td>{_weight(weight)}</td></tr>"
-    shown = f"the {len(top)} largest of {count(len(result.coefficients))} weights"
-    head = head_row("Feature") + '<td aria-hidden="true"></td>' + head_row("weight")
+    every = count(len(result.coefficients))
+    shown = (
+        "what counts most" if result.per_deviation else f"the {len(top)} largest of {every} weights"
+    )
+    kind = "per deviation" if result.per_deviation else "weight"
+    head = head_row("Feature") + '<td aria-hidden="true"></td>' + head_row(kind)
     return table(f"{text(result.name)}: {shown}", head, rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import json
 import os
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from apmax._version import __version__
+from apmax.pipeline.storage import write_aside
 from apmax.report import fit_sections, sections
 from apmax.report.chart import SERIES
 from apmax.report.markup import section
@@ -42,17 +42,7 @@ def write_report(report: Report, path: str | os.PathLike[str]) -> Path:
     page = render(report)
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    aside = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with aside.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(page)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            aside.unlink()
-        raise
+    write_aside(target, page.encode())
     return target
 
 

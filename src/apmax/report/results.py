@@ -32,6 +32,8 @@ class Scored:
     scores : finite log-odds or probabilities, larger meaning more likely positive.
     history : columns as in ``APClassifier.history_``; `step`, `seconds` and an AP are drawn.
     coefficients : (feature, weight) pairs of a linear model.
+    per_deviation : whether these weights are per standard deviation of their features, and so
+        compare with each other.
     scale : how the scores are to be read. None takes scores that all lie within [0, 1] as
         probabilities, and others as log-odds. Only calibration depends on it.
 
@@ -48,6 +50,7 @@ class Scored:
     history: Mapping[str, Floats] | None = None
     coefficients: Sequence[tuple[str, float]] | None = None
     scale: Scale | None = None
+    per_deviation: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():

@@ -1,0 +1,80 @@
+"""Results on disk: a run that was killed goes on, and never mixes different code or settings."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from joblib import Parallel, delayed
+
+from apmax.pipeline.storage import write_aside
+
+SOURCES = ("kernels", "method", "problem", "paper", "data", "linear", "metrics.py")
+"""What results depend on."""
+
+
+class Unit(NamedTuple):
+    """A piece of work: a function of plain arguments that returns plain data."""
+
+    work: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+    @property
+    def name(self) -> str:
+        """What tells this unit from others, in words."""
+        return "-".join([self.work.__name__.strip("_"), *map(str, self.arguments)])
+
+
+def code_digest() -> str:
+    """SHA-256 of all code that results depend on, and of the libraries' versions."""
+    digest = hashlib.sha256(f"{np.__version__} {numba.__version__}".encode())
+    root = Path(str(files("apmax")))
+    for source in SOURCES:
+        place = root / source
+        for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+class Store:
+    """A folder with one JSON file per finished unit, under the digest of the code."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / code_digest()[:16]
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def results(self, units: Iterable[Unit], *, jobs: int = 2) -> Iterator[tuple[Unit, Any]]:
+        """Every unit with its result: what is there already first, the rest as it comes."""
+        missing = []
+        for unit in units:
+            found = self._read(unit)
+            if found is None:
+                missing.append(unit)
+            else:
+                yield unit, found
+        calls = (delayed(_run)(unit) for unit in missing)
+        done = Parallel(n_jobs=jobs, return_as="generator_unordered")(calls)
+        for unit, result in done:
+            self._write(unit, result)
+            yield unit, result
+
+    def _path(self, unit: Unit) -> Path:
+        return self.folder / f"{unit.name}.json"
+
+    def _read(self, unit: Unit) -> Any:
+        path = self._path(unit)
+        return json.loads(path.read_text())["result"] if path.exists() else None
+
+    def _write(self, unit: Unit, result: Any) -> None:
+        content = json.dumps({"unit": unit.name, "result": result})
+        write_aside(self._path(unit), content.encode())
+
+
+def _run(unit: Unit) -> tuple[Unit, Any]:
+    return unit, unit.work(*unit.arguments)
