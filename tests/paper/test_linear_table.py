@@ -79,3 +79,25 @@ def test_the_published_numbers_are_all_there() -> None:
     assert set(linear_table.PUBLISHED) == set(PAPER_METHODS)
     assert all(len(row) == len(DATA) for row in linear_table.PUBLISHED.values())
     assert max(row[5] for row in linear_table.PUBLISHED.values()) == 0.547
+
+
+def test_tables_name_every_cell_the_papers_number_and_what_was_chosen() -> None:
+    from apmax.paper.tables import settings_to_markdown, to_json, to_markdown
+
+    repeats = np.full((5, len(settings_of(METHODS["soap-sgd"])), 2), 0.5).tolist()
+    cells = [linear_table._cell("soap-sgd", name, repeats) for name in DATA]
+    told = to_markdown(cells)
+    assert "| SOAP (SGD) | 0.500 ± 0.000 |" in told
+    assert "0.612 (-0.112)" in told
+    assert "20, 0.9, 0.05" in settings_to_markdown(cells)
+    assert to_json(cells)[2]["published"] == 0.612
+
+
+@needs_data
+def test_the_statistics_are_the_papers() -> None:
+    from apmax.paper.tables import data_statistics
+
+    rows = {row["data"]: row for row in data_statistics()}
+    assert (rows["w8a"]["training examples"], rows["w8a"]["test examples"]) == (49749, 14951)
+    assert rows["ijcnn1"]["positives"] == pytest.approx(0.0971, abs=5e-5)
+    assert rows["mushrooms"]["positives"] == pytest.approx(0.0527, abs=5e-4)

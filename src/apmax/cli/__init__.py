@@ -14,7 +14,7 @@ import sys
 from typing import Annotated
 
 from apmax._version import __version__
-from apmax.cli import comparing, demonstrating, fetching, training
+from apmax.cli import comparing, demonstrating, fetching, paper, training
 from apmax.cli.console import Settings
 
 app = typer.Typer(
@@ -57,6 +57,7 @@ app.command("predict")(training.predict)
 app.command("compare")(comparing.compare)
 app.command("report")(training.report)
 app.add_typer(fetching.app, name="data")
+app.add_typer(paper.app, name="paper")
 
 
 def main() -> None:
