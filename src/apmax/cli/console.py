@@ -125,9 +125,9 @@ def one_line_errors(settings: Settings) -> Iterator[None]:
         if settings.debug:
             raise
         fail(settings, str(error) or type(error).__name__)
-    except (typer.Exit, SystemExit):
+    except typer.Exit:
         raise
-    except Exception as error:
+    except Exception as error:  # a defect of ours: one line, and how to see where
         if settings.debug:
             raise
         what = f"{type(error).__name__}: {error}"

@@ -80,7 +80,8 @@ def train(
         _tell_training(settings, whole, tested, ap, out, time.perf_counter() - start)
         if report is not None:
             note = "" if test else f"of a model of {learnt.X.shape[0]:,} rows; the file has all"
-            _write_report(settings, report, data.name, trained.model, tested, scores, trained, note)
+            name = (test or data).name  # the rows that the report is about
+            _write_report(settings, report, name, trained.model, tested, scores, trained, note)
         if interrupted:
             settings.note("stopped before the end: the best model so far was kept")
             raise typer.Exit(INTERRUPTED)

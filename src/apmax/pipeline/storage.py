@@ -90,14 +90,13 @@ def write_aside(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(aside, 0o666 & ~_umask())
         os.replace(aside, path)
-    except OSError as error:
+    except BaseException as error:  # a full disk or Ctrl-C: no part is left behind
         os.unlink(aside)
+        if not isinstance(error, OSError):
+            raise
         raise FileError(
             f"cannot write {path} ({error.strerror or error}): what was there is as it was"
         ) from None
-    except BaseException:  # Ctrl-C leaves no part behind
-        os.unlink(aside)
-        raise
 
 
 def _umask() -> int:

@@ -33,7 +33,9 @@ def histories(results: Sequence[Scored]) -> str:
 
 def coefficient_tables(results: Sequence[Scored]) -> str:
     """The largest weights of every linear model."""
-    tables = [_coefficients(result) for result in results if result.coefficients]
+    tables = [
+        _coefficients(result, result.coefficients) for result in results if result.coefficients
+    ]
     note = (
         "What one standard deviation of a feature adds to the log-odds."
         if all(result.per_deviation for result in results)
@@ -95,9 +97,8 @@ def _weight(value: float) -> str:
     return f"{value:+#.3g}".rstrip(".").replace("-", "−")
 
 
-def _coefficients(result: Scored) -> str:
-    assert result.coefficients is not None
-    top = largest(result.coefficients)
+def _coefficients(result: Scored, coefficients: Sequence[tuple[str, float]]) -> str:
+    top = largest(coefficients)
     size = max((abs(weight) for _, weight in top), default=1.0)
     rows = ""
     for feature, weight in top:
@@ -105,7 +106,7 @@ def _coefficients(result: Scored) -> str:
         bar = f'<span class="bar {side}" style="width:{50 * abs(weight) / size:.4g}%"></span>'
         rows += f'<tr><th scope="row">{text(feature)}</th><td class="bars">{bar}</td>'
         rows += f"<td>{_weight(weight)}</td></tr>"
-    every = count(len(result.coefficients))
+    every = count(len(coefficients))
     shown = (
         "what counts most" if result.per_deviation else f"the {len(top)} largest of {every} weights"
     )
