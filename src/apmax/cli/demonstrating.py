@@ -48,7 +48,6 @@ def demo(
         for name, aps in rows.items():
             gain = aps[1] - aps[0]
             table.add_row(name, *(f"{ap:.3f}" for ap in aps), f"{gain:+.3f}")
-        out.mkdir(parents=True, exist_ok=True)
         report = _report(tasks[HARDEST])
         write_report(report, out / "report.html")
         save_plots(report, out)

@@ -50,11 +50,11 @@ def table3(
     """
     settings: Settings = context.obj
     with one_line_errors(settings):
+        from apmax.disk import write_aside
         from apmax.paper.linear_table import linear_table
         from apmax.paper.protocol import DATA
         from apmax.paper.store import Store
         from apmax.paper.tables import settings_to_markdown, title_of, to_json, to_markdown
-        from apmax.pipeline.storage import write_aside
 
         with progress(settings, "table 3") as advance:
             cells = linear_table(

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from joblib import Parallel, delayed
 
-from apmax.pipeline.storage import write_aside
+from apmax.disk import make_folder, write_aside
 
 SOURCES = ("kernels", "method", "problem", "paper", "data", "linear", "metrics.py")
 """What results depend on."""
@@ -47,7 +47,7 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / code_digest()[:16]
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
 
     def results(self, units: Iterable[Unit], *, jobs: int = 2) -> Iterator[tuple[Unit, Any]]:
         """Every unit with its result: what is there already first, the rest as it comes."""
@@ -68,8 +68,12 @@ class Store:
         return self.folder / f"{unit.name}.json"
 
     def _read(self, unit: Unit) -> Any:
-        path = self._path(unit)
-        return json.loads(path.read_text())["result"] if path.exists() else None
+        """What was stored; None if there is nothing, or what a failing disk left of it."""
+        try:
+            stored = json.loads(self._path(unit).read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+        return stored.get("result") if isinstance(stored, dict) else None
 
     def _write(self, unit: Unit, result: Any) -> None:
         content = json.dumps({"unit": unit.name, "result": result})

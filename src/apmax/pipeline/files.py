@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from apmax.disk import write_aside
 from apmax.errors import ParameterError
 from apmax.pipeline.model import Model
-from apmax.pipeline.storage import write_aside
 from apmax.validation import Floats
 
 FORMATS = (".csv", ".tsv", ".parquet")

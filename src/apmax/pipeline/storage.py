@@ -11,14 +11,14 @@ import base64
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from apmax._version import __version__
-from apmax.errors import FileError, ModelFileError
+from apmax.disk import write_aside
+from apmax.errors import ModelFileError
 from apmax.pipeline.encoder import TableEncoder
 from apmax.pipeline.model import Model
 
@@ -66,43 +66,6 @@ def load_model(path: str | os.PathLike[str]) -> Model:
         return _model_of(body)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ModelFileError(f"{path} holds no usable model ({error}): train it again") from None
-
-
-def write_aside(path: Path, content: bytes) -> None:
-    """Replace the file at once: never half of it is there, whatever happens.
-
-    What is no regular file (a pipe, a device) is written to as it is.
-    """
-    if path.exists() and not path.is_file():
-        try:
-            path.write_bytes(content)
-        except OSError as error:
-            raise FileError(f"cannot write {path} ({error.strerror or error})") from None
-        return
-    try:
-        handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    except OSError as error:
-        raise FileError(f"cannot write to {path.parent} ({error.strerror or error})") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(aside, 0o666 & ~_umask())
-        os.replace(aside, path)
-    except BaseException as error:  # a full disk or Ctrl-C: no part is left behind
-        os.unlink(aside)
-        if not isinstance(error, OSError):
-            raise
-        raise FileError(
-            f"cannot write {path} ({error.strerror or error}): what was there is as it was"
-        ) from None
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 def _parsed(path: Path) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from apmax._version import __version__
-from apmax.pipeline.storage import write_aside
+from apmax.disk import make_folder, write_aside
 from apmax.report import fit_sections, sections
 from apmax.report.chart import SERIES
 from apmax.report.markup import section
@@ -41,7 +41,7 @@ def write_report(report: Report, path: str | os.PathLike[str]) -> Path:
     """
     page = render(report)
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     write_aside(target, page.encode())
     return target
 

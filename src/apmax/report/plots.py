@@ -6,6 +6,7 @@ Every function takes an Axes to draw upon, or makes a Figure of its own, and ret
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from apmax.disk import make_folder, write_aside
 from apmax.errors import ParameterError
 from apmax.report.alerts import count_alerts
 from apmax.report.bootstrap import bootstrap_band
@@ -138,7 +140,7 @@ def plot_coefficients(result: Scored, axes: Axes | None = None, *, top: int = TO
 def save_plots(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
     """Write every plot that the report has data for as PNG and SVG; return the files."""
     into = Path(folder)
-    into.mkdir(parents=True, exist_ok=True)
+    make_folder(into)
     results = report.results
     plots: dict[str, Callable[[], Axes]] = {
         "precision-recall": lambda: plot_precision_recall(results),
@@ -154,8 +156,9 @@ def save_plots(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
     for name, draw in plots.items():
         figure: Any = draw().figure
         for kind in ("png", "svg"):
-            file = into / f"{name}.{kind}"
-            figure.savefig(file, dpi=200)
+            file, drawn = into / f"{name}.{kind}", io.BytesIO()
+            figure.savefig(drawn, format=kind, dpi=200)
+            write_aside(file, drawn.getvalue())
             written.append(file)
     return written
 
