@@ -1,4 +1,4 @@
-"""Where a file of the LIBSVM page is: in a folder of this machine, or to be downloaded."""
+"""Where a file of a data page is: in a folder of this machine, or to be downloaded."""
 
 from __future__ import annotations
 
@@ -52,21 +52,28 @@ def cache_folder() -> Path:
     return Path(pooch.os_cache("apmax"))
 
 
-def download(page_name: str, *, page: str = PAGE, folder: Path | None = None) -> Path:
-    """Fetch a file of the LIBSVM page; what it holds is checked after it is parsed."""
+def download(
+    page_name: str,
+    *,
+    page: str = PAGE,
+    folder: Path | None = None,
+    known_hash: str | None = None,
+    remedy: str = f"into a folder FOLDER/libsvm/ and set {VARIABLE}=FOLDER",
+) -> Path:
+    """Fetch a file of a page; without a known hash its content is checked after it is parsed."""
     pooch: Any = need("pooch", "downloading a data set")
     logger = pooch.get_logger()
     level = logger.level
     logger.setLevel(logging.WARNING)  # its advice on hashes is not for our users
     try:
         file = pooch.retrieve(
-            page + page_name, known_hash=None, fname=page_name, path=folder or cache_folder()
+            page + page_name, known_hash=known_hash, fname=page_name, path=folder or cache_folder()
         )
     except (OSError, ValueError) as error:  # requests' errors are OSErrors
         reason = " ".join(str(error).split())
         raise DownloadError(
             f"{page}{page_name} could not be downloaded ({reason}): try again later, or fetch it "
-            f"by other means into a folder FOLDER/libsvm/ and set {VARIABLE}=FOLDER"
+            f"by other means {remedy}"
         ) from error
     finally:
         logger.setLevel(level)

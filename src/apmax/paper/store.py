@@ -31,11 +31,11 @@ class Unit(NamedTuple):
         return "-".join([self.work.__name__.strip("_"), *map(str, self.arguments)])
 
 
-def code_digest() -> str:
+def code_digest(also: tuple[str, ...] = ()) -> str:
     """SHA-256 of all code that results depend on, and of the libraries' versions."""
     digest = hashlib.sha256(f"{np.__version__} {numba.__version__}".encode())
     root = Path(str(files("apmax")))
-    for source in SOURCES:
+    for source in (*SOURCES, *also):
         place = root / source
         for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
             digest.update(path.read_bytes())

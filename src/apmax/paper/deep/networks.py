@@ -1,0 +1,106 @@
+"""Residual networks for 32 × 32 images (He et al., 2016), with one output: the logit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from apmax.registry import Registry
+
+
+class PaddedShortcut(nn.Module):
+    """Every second pixel, and zeros for the new channels: no parameters (option A there)."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.more, self.stride = outputs - inputs, stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The input in the shape of the block's output."""
+        before = self.more // 2
+        return F.pad(
+            x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, before, self.more - before)
+        )
+
+
+def projected_shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
+    """A 1 × 1 convolution with normalisation (option B there)."""
+    return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+
+class Block(nn.Module):
+    """relu(x′ + BN(conv(relu(BN(conv(x)))))), x′ being the shortcut."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, shortcut: Any) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        same = inputs == outputs and stride == 1
+        self.shortcut = nn.Identity() if same else shortcut(inputs, outputs, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Two convolutions beside the shortcut."""
+        inner = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        return F.relu(inner + self.shortcut(x))
+
+
+class ResidualNetwork(nn.Module):
+    """A 3 × 3 stem, stages of blocks that halve the image, the mean over pixels, one layer."""
+
+    def __init__(
+        self, widths: tuple[int, ...], blocks: int, shortcut: Any, *, outputs: int = 1
+    ) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, widths[0], 3, padding=1, bias=False), nn.BatchNorm2d(widths[0]), nn.ReLU()
+        )
+        layers: list[nn.Module] = []
+        inputs = widths[0]
+        for stage, width in enumerate(widths):
+            for k in range(blocks):
+                stride = 2 if stage > 0 and k == 0 else 1
+                layers.append(Block(inputs, width, stride, shortcut))
+                inputs = width
+        self.blocks = nn.Sequential(*layers)
+        self.last = nn.Linear(inputs, outputs)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of shape (B, outputs)."""
+        logits: Tensor = self.last(self.blocks(self.stem(x)).mean(dim=(2, 3)))
+        return logits
+
+    def renew_last_layer(self) -> None:
+        """The last layer as it was before training, drawn anew."""
+        self.last.reset_parameters()
+
+
+def resnet20(outputs: int = 1) -> ResidualNetwork:
+    """Three stages of three blocks, 16 to 64 channels: 0.27 million parameters."""
+    return ResidualNetwork((16, 32, 64), 3, PaddedShortcut, outputs=outputs)
+
+
+def resnet18(outputs: int = 1) -> ResidualNetwork:
+    """Four stages of two blocks, 64 to 512 channels, 3 × 3 stem: 11.2 million parameters."""
+    return ResidualNetwork((64, 128, 256, 512), 2, projected_shortcut, outputs=outputs)
+
+
+NETWORKS: Registry[Callable[[], ResidualNetwork]] = Registry(
+    "network", {"resnet20": resnet20, "resnet18": resnet18}
+)
+
+
+def build(name: str, seed: int) -> ResidualNetwork:
+    """The network with weights drawn by `seed`; the global generator is left as it was."""
+    make = NETWORKS.choose(name)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make()

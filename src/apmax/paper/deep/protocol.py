@@ -1,0 +1,122 @@
+r"""The paper's protocol for networks ("Training Deep Neural Networks"), as data.
+
+Pretrain with cross-entropy and Adam; draw the last layer anew; train with a method for AP, or go
+on with cross-entropy for as long; take the epoch with the highest validation AP. Scores are
+σ(logit). An epoch is ⌊n/B⌋ steps for every method.
+
+What the paper leaves open: the epochs, the batch (a quarter of positives for AP, a shuffled pass
+for cross-entropy, and a row that shows cross-entropy the batches of AP), Adam's betas (torch's,
+which are β₁ = 0.1 and β′ = 0.001 in the paper's sense), constant rates for all, and SmoothAP's τ.
+The laptop's few epochs want larger rates than the paper's, and pretraining on batches with
+positives: one such epoch does more than six shuffled ones, with 2.5 positives in a batch of 128.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import NamedTuple
+
+from apmax.registry import Registry
+
+METHODS = ("adap", "soap", "smoothap", "cross-entropy", "cross-entropy-resampled")
+TITLES = {
+    "adap": "ADAP",
+    "soap": "SOAP (Adam)",
+    "smoothap": "SmoothAP",
+    "cross-entropy": "cross-entropy, continued",
+    "cross-entropy-resampled": "cross-entropy, continued on the batches of AP",
+}
+PUBLISHED = {
+    "cifar10": {"adap": (0.7667, 0.0015), "soap": (0.7629, 0.0014), "smoothap": (0.7365, 0.0088)},
+    "cifar100": {"adap": (0.6371, 0.0041), "soap": (0.6251, 0.0053), "smoothap": (0.6071, 0.0064)},
+}
+"""The paper's Table 4: mean and deviation of five runs."""
+WITH_NEW_LAST_LAYER = ("adap", "soap", "smoothap")
+
+
+class Setting(NamedTuple):
+    """What is tuned: η, the margin γ (SmoothAP: τ), β₀."""
+
+    lr: float
+    gamma: float | None = None
+    beta0: float | None = None
+
+    @property
+    def words(self) -> str:
+        """For a person, and for the name of a folder."""
+        parts = [f"lr{self.lr:g}"]
+        parts += [] if self.gamma is None else [f"gamma{self.gamma:g}"]
+        parts += [] if self.beta0 is None else [f"beta{self.beta0:g}"]
+        return "-".join(parts)
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How long, how large, and which settings are tried."""
+
+    network: str
+    pretraining: str
+    pretraining_epochs: int
+    pretraining_rates: tuple[float, ...]
+    weight_decays: tuple[float, ...]
+    epochs: int
+    tuning_epochs: int
+    rates: tuple[float, ...]
+    gammas: tuple[float, ...]
+    temperatures: tuple[float, ...]
+    beta0s: tuple[float, ...]
+    seeds: int
+    batch_size: int = 64
+    positives_per_batch: int = 16
+    watched: float = 1.0
+    """Share of the training images whose AP is computed after each epoch."""
+
+    def settings_of(self, method: str) -> list[Setting]:
+        """What is tried for a method."""
+        if method in ("adap", "soap"):
+            return [Setting(*one) for one in product(self.rates, self.gammas, self.beta0s)]
+        if method == "smoothap":
+            return [Setting(*one) for one in product(self.rates, self.temperatures)]
+        return [Setting(rate) for rate in self.rates]
+
+    def pretraining_settings(self) -> list[tuple[Setting, float]]:
+        """Rates and weight decays."""
+        pairs = product(self.pretraining_rates, self.weight_decays)
+        return [(Setting(rate), decay) for rate, decay in pairs]
+
+
+PRESETS: Registry[Preset] = Registry(
+    "preset",
+    {
+        "paper": Preset(
+            network="resnet18",
+            pretraining="cross-entropy",
+            pretraining_epochs=100,
+            pretraining_rates=(1e-6, 1e-5, 1e-4),
+            weight_decays=(1e-6, 1e-5, 1e-4),
+            epochs=100,
+            tuning_epochs=20,
+            rates=(1e-6, 1e-5, 1e-4),
+            gammas=(0.5, 1.0, 2.0, 5.0, 10.0),
+            temperatures=(0.01, 0.1, 0.5, 1.0),
+            beta0s=(0.001, 0.1, 0.5, 0.9, 0.99, 0.999),
+            seeds=5,
+        ),
+        "laptop": Preset(
+            network="resnet20",
+            pretraining="cross-entropy-resampled",
+            pretraining_epochs=4,
+            pretraining_rates=(1e-3,),
+            weight_decays=(1e-4,),
+            epochs=3,
+            tuning_epochs=1,
+            rates=(1e-4, 1e-3),
+            gammas=(0.5, 1.0),
+            temperatures=(0.1, 1.0),
+            beta0s=(0.9,),
+            seeds=3,
+            watched=0.25,
+        ),
+    },
+)

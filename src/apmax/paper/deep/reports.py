@@ -1,0 +1,77 @@
+"""Table 4 as Markdown, JSON and learning curves."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+from apmax.disk import write_aside
+from apmax.paper.deep.protocol import METHODS, TITLES
+from apmax.paper.deep.table import Row
+
+COLOURS = dict(zip(METHODS, ("#D55E00", "#0072B2", "#009E73", "#000000", "#CC79A7"), strict=True))
+"""Okabe and Ito's, told apart by colour-blind readers."""
+STYLES = dict(zip(METHODS, ("solid", "dashed", "dashdot", "dotted", (0, (1, 2))), strict=True))
+
+
+def to_markdown(rows: list[Row]) -> str:
+    """A line for each method: mean ± std, every seed, the paper's number, what was chosen."""
+    lines = ["| method | test AP | every seed | paper | chosen |", "|---|---|---|---|---|"]
+    for row in rows:
+        seeds = ", ".join(f"{ap:.4f}" for ap in row.test_aps)
+        paper = "–" if row.published is None else "{:.4f} ± {:.4f}".format(*row.published)
+        lines.append(
+            f"| {TITLES[row.method]} | {row.mean:.4f} ± {row.std:.4f} | {seeds} | {paper} | "
+            f"{setting_in_words(row)} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def setting_in_words(row: Row) -> str:
+    """η, γ (SmoothAP: τ), β₀, and the epoch with the highest validation AP of each seed."""
+    setting = row.setting
+    told = [f"η {setting.lr:g}"]
+    if setting.gamma is not None:
+        told.append(f"{'τ' if row.method == 'smoothap' else 'γ'} {setting.gamma:g}")
+    if setting.beta0 is not None:
+        told.append(f"β₀ {setting.beta0:g}")
+    return ", ".join([*told, f"epoch {'/'.join(map(str, row.chosen_epochs))}"])
+
+
+def to_json(rows: list[Row]) -> list[dict[str, Any]]:
+    """Everything, for programs."""
+    return [
+        {**row._asdict(), "setting": row.setting._asdict(), "mean": row.mean, "std": row.std}
+        for row in rows
+    ]
+
+
+def draw_curves(rows: list[Row], path: Path) -> None:
+    """AP on training and validation images after each epoch, a thin line for every seed."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    panels = figure.subplots(1, 2)
+    for axes, column in zip(panels, ("train_ap", "validation_ap"), strict=True):
+        for row in rows:
+            for k, curve in enumerate(row.curves):
+                axes.plot(
+                    [point["epoch"] for point in curve],
+                    [point[column] for point in curve],
+                    color=COLOURS[row.method],
+                    linestyle=STYLES[row.method],
+                    linewidth=1.4,
+                    marker="o",
+                    markersize=3,
+                    label=TITLES[row.method] if k == 0 else None,
+                )
+        axes.set(xlabel="epoch after pretraining", title=f"{column.split('_')[0]} AP")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", alpha=0.3)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=path.suffix.lstrip("."), dpi=150)
+    write_aside(path, buffer.getvalue())
