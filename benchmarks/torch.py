@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from apmax.paper.deep.networks import ResidualNetwork, projected_shortcut, resnet18, resnet20
 from apmax.torch import ADAP, APLoss
 from benchmarks.timing import Line, medians
 
@@ -24,6 +25,9 @@ def lines() -> Iterator[Line]:
     )
     yield _beside_cross_entropy(
         "a small ResNet, 32 × 32", _small_resnet, (3, 32, 32), steps=1, repeats=61, bar=1.03
+    )
+    yield _beside_cross_entropy(
+        "ResNet-20, 32 × 32", resnet20, (3, 32, 32), steps=1, repeats=31, bar=1.05
     )
     yield _optimizer_alone()
     yield _growth()
@@ -79,7 +83,7 @@ def _optimizer_alone() -> Line:
     """ADAP beside Adam with foreach, on tensors of the sizes of a ResNet-18."""
     sides = []
     for make in (ADAP, torch.optim.Adam):
-        params = [nn.Parameter(torch.randn(shape)) for shape in _resnet18_shapes()]
+        params = [nn.Parameter(torch.randn_like(p)) for p in resnet18(outputs=10).parameters()]
         for p in params:
             p.grad = torch.randn_like(p)
         options: Any = {} if make is ADAP else {"foreach": True}
@@ -105,38 +109,8 @@ def _growth() -> Line:
     return Line("time of a step with 10^7 positives / with 10^3", many / few, 1.3)
 
 
-class _Block(nn.Module):
-    def __init__(self, width_in: int, width: int, stride: int) -> None:
-        super().__init__()
-        self.path = nn.Sequential(
-            nn.Conv2d(width_in, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-            nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width),
-        )  # fmt: skip
-        self.short = nn.Conv2d(width_in, width, 1, stride) if stride > 1 else nn.Identity()
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(self.path(x) + self.short(x))
-
-
 def _small_resnet() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(3, 16, 3, 1, 1), _Block(16, 16, 1), _Block(16, 32, 2), _Block(32, 64, 2),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 1),
-    )  # fmt: skip
-
-
-def _resnet18_shapes() -> Iterator[tuple[int, ...]]:
-    yield from ((64, 3, 3, 3), (64,), (64,))
-    width_in = 64
-    for width in (64, 128, 256, 512):
-        for block in range(2):
-            first = width_in if block == 0 else width
-            yield from ((width, first, 3, 3), (width,), (width,))
-            yield from ((width, width, 3, 3), (width,), (width,))
-            if block == 0 and width > 64:
-                yield from ((width, width_in, 1, 1), (width,), (width,))
-        width_in = width
-    yield from ((10, 512), (10,))
+    return ResidualNetwork((16, 32, 64), 1, projected_shortcut)
 
 
 if __name__ == "__main__":

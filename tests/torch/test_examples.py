@@ -6,7 +6,9 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from benchmarks.datasets import data_folder
 
@@ -55,3 +57,17 @@ def test_the_linear_model_on_w8a_is_as_good_as_logistic_regression() -> None:
     folder = data_folder()
     assert folder is not None
     assert example("linear_w8a")["train"](folder / "libsvm") > 0.785
+
+
+def test_molecules_are_ranked_by_both_losses(tmp_path: Path) -> None:
+    """On molecules that are made up: those with bit 0 are active."""
+    rng = np.random.default_rng(0)
+    bits = rng.random((3000, 1024)) < 0.005
+    bits[:, 0] = rng.random(3000) < 0.06
+    X = sp.csr_matrix(bits)
+    y = bits[:, :1].astype(np.int8)
+    split = np.repeat([0, 1, 2], [2000, 500, 500])
+    path = tmp_path / "molecules.npz"
+    np.savez(path, indptr=X.indptr, indices=X.indices, y=y, scaffold_split=split)
+    found = example("molecules")["main"](path, seeds=1, epochs=8)
+    assert min(found["cross-entropy"] + found["ADAP"]) > 0.6
