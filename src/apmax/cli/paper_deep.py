@@ -62,7 +62,12 @@ def table4(
         make_folder(out)
         with progress(settings, "table 4") as advance:
             experiment = Experiment(
-                preset, results_folder(out, machine), machine, data=data, advance=advance
+                preset,
+                results_folder(out, machine),
+                machine,
+                data=data,
+                advance=advance,
+                tell=settings.note,
             )
             rows = experiment.table(
                 METHODS if methods is None else [name.strip() for name in methods.split(",")],

@@ -145,6 +145,16 @@ def test_two_processes_train_one_network(tmp_path: Path) -> None:
     assert read_result(tmp_path, stage) == result
 
 
+def test_half_precision_keeps_u_and_ap_in_full(tmp_path: Path) -> None:
+    stage = stage_of("adap", epochs=1)
+    half = train(stage, tmp_path / "half", Machine(threads=1, amp=True))
+    full = train(stage, tmp_path / "full", ONE)
+    assert half["curves"][0]["loss"] == pytest.approx(full["curves"][0]["loss"], abs=0.05)
+    assert half["curves"][0]["loss"] != full["curves"][0]["loss"]
+    weights = torch.load(tmp_path / "half" / stage.name / CHOSEN, weights_only=True)
+    assert weights["last.weight"].dtype == torch.float32
+
+
 def test_shuffled_batches_show_everything_once_and_resume() -> None:
     batches = ShuffledBatches(25, 5, seed=0)
     assert sorted(torch.cat(list(batches)).tolist()) == list(range(25))
@@ -164,8 +174,11 @@ def test_ranks_share_a_shuffled_batch() -> None:
 
 
 def test_the_setting_is_chosen_on_the_first_seed_and_results_are_kept(tmp_path: Path) -> None:
-    experiment = Experiment(TINY, tmp_path, ONE)
+    told: list[str] = []
+    experiment = Experiment(TINY, tmp_path, ONE, tell=told.append)
     (row,) = experiment.table(["soap"])
+    assert len(told) == 3  # the pretraining, and two rates of which one is the final run
+    assert all("validation AP" in line for line in told)
     results = {
         path.parent.name: json.loads(path.read_text())["validation_ap"]
         for path in tmp_path.glob("*soap*/result.json")

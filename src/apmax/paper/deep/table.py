@@ -57,10 +57,12 @@ class Experiment:
         *,
         data: str = "cifar10",
         advance: Advance | None = None,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         self.preset = PRESETS.choose(preset) if isinstance(preset, str) else preset
         self.folder, self.machine, self.data = folder, machine, data
         self.advance = advance or (lambda *_: None)
+        self.tell = tell or (lambda _: None)
         machine.check()
         if self.preset.positives_per_batch % machine.processes:
             raise ParameterError(
@@ -158,15 +160,23 @@ class Experiment:
             open_stages = busy
 
     def _train(self, stage: Stage) -> None:
+        """Train the stage, if it is not done, and say what it came to."""
+        if read_result(self.folder, stage) is not None:
+            return
         title = f"seed {stage.seed} {stage.method} {stage.setting.words}"
 
         def on_step(done: int, of: int, ap: float | None) -> None:
             self.advance(title, done, of, ap)
 
         if self.machine.processes > 1:
-            train_on_processes(stage, self.folder, self.machine, on_step)
+            result = train_on_processes(stage, self.folder, self.machine, on_step)
         else:
-            train(stage, self.folder, self.machine, on_step=on_step)
+            result = train(stage, self.folder, self.machine, on_step=on_step)
+        chosen = result["curves"][result["chosen_epoch"] - 1]
+        self.tell(
+            f"{title}: epoch {chosen['epoch']} of {stage.epochs}, training AP "
+            f"{chosen['train_ap']:.4f}, validation AP {chosen['validation_ap']:.4f}"
+        )
 
     def _row(self, method: str, setting: Setting, stages: list[Stage]) -> Row:
         results = [self._result(stage) for stage in stages]
