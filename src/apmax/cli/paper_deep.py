@@ -59,6 +59,7 @@ def table4(
         from apmax.paper.deep.table import Experiment
 
         machine = Machine(device, amp, compiled, processes, threads)
+        numbers = None if seeds is None else _numbers(seeds)
         make_folder(out)
         with progress(settings, "table 4") as advance:
             experiment = Experiment(
@@ -71,7 +72,7 @@ def table4(
             )
             rows = experiment.table(
                 METHODS if methods is None else [name.strip() for name in methods.split(",")],
-                None if seeds is None else _numbers(seeds),
+                numbers,
             )
         table = make_table(f"test AP, {data}, {preset}", "method", "mean ± std", "paper", "chosen")
         for row in rows:
@@ -89,6 +90,9 @@ def table4(
 
 def _numbers(text: str) -> list[int]:
     try:
-        return [int(part) for part in text.split(",")]
+        numbers = [int(part) for part in text.split(",")]
     except ValueError:
-        raise ParameterError(f"`seeds` = {text!r} must be numbers such as 0,1,2") from None
+        numbers = [-1]
+    if min(numbers) < 0 or len(set(numbers)) < len(numbers):
+        raise ParameterError(f"`seeds` = {text!r} must be different numbers such as 0,1,2")
+    return numbers

@@ -2,3 +2,5 @@
 
 Needs ``pip install 'apmax[torch,data]'``.
 """
+
+import apmax.torch as _torch  # noqa: F401 - says how to install PyTorch where it is missing

@@ -60,6 +60,7 @@ class Experiment:
         tell: Callable[[str], None] | None = None,
     ) -> None:
         self.preset = PRESETS.choose(preset) if isinstance(preset, str) else preset
+        Registry("data", PUBLISHED).choose(data)
         self.folder, self.machine, self.data = folder, machine, data
         self.advance = advance or (lambda *_: None)
         self.tell = tell or (lambda _: None)
