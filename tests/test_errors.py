@@ -21,6 +21,7 @@ from apmax import (
 from apmax.data import load, read_libsvm
 from apmax.data.extras import need
 from apmax.data.fetching import download
+from apmax.linear.checkpoint import _read
 from apmax.method.directions import Adaptive, Momentum
 from apmax.method.estimates import LinearScorer, StochasticProblem
 from apmax.method.loop import descend
@@ -178,6 +179,7 @@ OPTION_ROWS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("no such file", lambda: load("no-such-file.csv"), errors.FileError, r"no-such-file.csv: no such file; check the path"),
     ("a file of another kind", lambda: read_libsvm(__file__), errors.FileFormatError, r"test_errors.py, line 1, column 1: found .* expected a label"),
     ("a package that is missing", lambda: need("no_such_package", "reading"), errors.MissingExtraError, r"pip install 'apmax\[data\]'"),
+    ("no checkpoint", lambda: _read(Path(__file__), {}), errors.CheckpointError, r"no checkpoint, or a damaged one.*delete"),
     ("no model", lambda: load_model(__file__), errors.ModelFileError, r"test_errors.py is not a model of apmax.*apmax train"),
     ("a download that fails", lambda: download("w8a", page="nowhere://", folder=Path(os.devnull)), errors.DownloadError, r"nowhere://w8a could not .*set APMAX_DATA=FOLDER"),
 ]  # fmt: skip

@@ -14,7 +14,8 @@
         │   └── NoPositiveError             AP needs at least one positive
         ├── WeightError                     negative weights, or none left
         ├── FileError                       no file there, or none of a known kind
-        │   └── FileFormatError             a file whose content is broken, and where
+        │   ├── FileFormatError             a file whose content is broken, and where
+        │   └── CheckpointError             a checkpoint of another fit, in use, or damaged
         ├── ModelFileError                  a file that holds no model of ours, or a broken one
         └── ParameterError                  an option outside its range
             ├── UnknownNameError            a name that is not in the list
@@ -75,6 +76,10 @@ class FileError(InputError):
 
 class FileFormatError(FileError):
     """A file's content is broken; the message says where and what was expected."""
+
+
+class CheckpointError(FileError):
+    """A checkpoint belongs to another fit, is in use by one, or is damaged."""
 
 
 class ModelFileError(InputError):
