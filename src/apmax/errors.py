@@ -5,6 +5,7 @@
     ApmaxError
     ├── MissingExtraError (an ImportError)  a package that `apmax[data]` would bring is missing
     ├── DownloadError                       data that could not be fetched
+    ├── RankError (a RuntimeError)          a process that trains with us did not answer
     └── InputError (also a ValueError)      what was passed in cannot be used
         ├── EmptyInputError                 there is nothing to work on
         ├── ShapeError                      wrong number of dimensions, or lengths that differ
@@ -36,6 +37,10 @@ class MissingExtraError(ApmaxError, ImportError):
 
 class DownloadError(ApmaxError):
     """A data set could not be fetched; the message says how to provide it by hand."""
+
+
+class RankError(ApmaxError, RuntimeError):
+    """Another rank of the process group hangs or died; what is left of the run cannot go on."""
 
 
 class InputError(ApmaxError, ValueError):
