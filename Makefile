@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 READY := .venv/.ready
 
-.PHONY: help setup test lint format demo bench bench-linear bench-quality bench-torch bench-reading browser clean
+.PHONY: help setup test soak lint format demo bench bench-linear bench-quality bench-torch bench-reading browser clean
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
@@ -21,6 +21,9 @@ $(READY): pyproject.toml constraints.txt
 
 test: setup  ## run all tests, on every core
 	@$(BIN)/python -m pytest -q -n auto
+
+soak: setup  ## the long tests of reliability, with figures (2 hours; APMAX_SOAK_MINUTES=5 for less)
+	@$(BIN)/python -m pytest -q -s tests/reliability -m soak
 
 lint: setup  ## style, types and the direction of imports
 	@$(BIN)/ruff check .

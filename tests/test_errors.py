@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from apmax import (
 from apmax.data import load, read_libsvm
 from apmax.data.extras import need
 from apmax.data.fetching import download
+from apmax.linear.checkpoint import _read
 from apmax.method.directions import Adaptive, Momentum
 from apmax.method.estimates import LinearScorer, StochasticProblem
 from apmax.method.loop import descend
@@ -117,6 +119,19 @@ def draws(**changes: Any) -> Any:
 
 
 ROWS_2 = np.arange(2)
+
+
+def gather_in_vain() -> None:
+    torch = pytest.importorskip("torch")
+    from apmax.torch.distributed import _all_gather
+
+    with (
+        mock.patch("torch.distributed.all_gather", side_effect=RuntimeError("Timed out")),
+        mock.patch("torch.distributed.get_rank", return_value=1),
+    ):
+        _all_gather([torch.zeros(1)] * 2, torch.zeros(1), None)
+
+
 OPTION_ROWS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("γ = 0", lambda: surrogate_ap(S, Y, gamma=0), errors.ParameterError, r"`gamma` must be a finite number and > 0 .*, got 0: .*start with 0.1"),
     ("γ < 0", lambda: surrogate_ap(S, Y, gamma=-1.0), errors.ParameterError, r"got -1.0"),
@@ -178,6 +193,8 @@ OPTION_ROWS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("no such file", lambda: load("no-such-file.csv"), errors.FileError, r"no-such-file.csv: no such file; check the path"),
     ("a file of another kind", lambda: read_libsvm(__file__), errors.FileFormatError, r"test_errors.py, line 1, column 1: found .* expected a label"),
     ("a package that is missing", lambda: need("no_such_package", "reading"), errors.MissingExtraError, r"pip install 'apmax\[data\]'"),
+    ("a rank that hangs", gather_in_vain, errors.RankError, r"rank 1 waited .* did not answer \(Timed out\).*`timeout`"),
+    ("no checkpoint", lambda: _read(Path(__file__), {}), errors.CheckpointError, r"no checkpoint, or a damaged one.*delete"),
     ("no model", lambda: load_model(__file__), errors.ModelFileError, r"test_errors.py is not a model of apmax.*apmax train"),
     ("a download that fails", lambda: download("w8a", page="nowhere://", folder=Path(os.devnull)), errors.DownloadError, r"nowhere://w8a could not .*set APMAX_DATA=FOLDER"),
 ]  # fmt: skip

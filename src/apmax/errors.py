@@ -5,6 +5,7 @@
     ApmaxError
     ├── MissingExtraError (an ImportError)  a package that `apmax[data]` would bring is missing
     ├── DownloadError                       data that could not be fetched
+    ├── RankError (a RuntimeError)          a process that trains with us did not answer
     └── InputError (also a ValueError)      what was passed in cannot be used
         ├── EmptyInputError                 there is nothing to work on
         ├── ShapeError                      wrong number of dimensions, or lengths that differ
@@ -14,7 +15,8 @@
         │   └── NoPositiveError             AP needs at least one positive
         ├── WeightError                     negative weights, or none left
         ├── FileError                       no file there, or none of a known kind
-        │   └── FileFormatError             a file whose content is broken, and where
+        │   ├── FileFormatError             a file whose content is broken, and where
+        │   └── CheckpointError             a checkpoint of another fit, in use, or damaged
         ├── ModelFileError                  a file that holds no model of ours, or a broken one
         └── ParameterError                  an option outside its range
             ├── UnknownNameError            a name that is not in the list
@@ -35,6 +37,10 @@ class MissingExtraError(ApmaxError, ImportError):
 
 class DownloadError(ApmaxError):
     """A data set could not be fetched; the message says how to provide it by hand."""
+
+
+class RankError(ApmaxError, RuntimeError):
+    """Another rank of the process group hangs or died; what is left of the run cannot go on."""
 
 
 class InputError(ApmaxError, ValueError):
@@ -75,6 +81,10 @@ class FileError(InputError):
 
 class FileFormatError(FileError):
     """A file's content is broken; the message says where and what was expected."""
+
+
+class CheckpointError(FileError):
+    """A checkpoint belongs to another fit, is in use by one, or is damaged."""
 
 
 class ModelFileError(InputError):

@@ -137,6 +137,30 @@ def test_every_kind_of_solver_trains(folder: Path, solver: str) -> None:
     assert "<svg" in Path("r.html").read_text()
 
 
+def test_a_training_that_was_stopped_goes_on_from_its_checkpoint(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from apmax.linear import checkpoint, history
+
+    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
+    command = ["--quiet", "train", "loans.csv", "--target", "last", "--solver", "sox", "-o"]
+    run(*command, "never")
+    records: list[int] = []
+    record = history.History.record
+
+    def stopped(self: history.History, step: int, *rest: Any) -> bool:
+        records.append(step)
+        if len(records) == 12:  # in the second fit, of all rows
+            raise MemoryError
+        return record(self, step, *rest)
+
+    monkeypatch.setattr(history.History, "record", stopped)
+    run(*command, "model", "--checkpoint", "kept", fails=True)
+    run(*command, "model", "--checkpoint", "kept")
+    assert records.count(0) == 2  # neither fit began anew
+    np.testing.assert_array_equal(load_model("model").coef, load_model("never").coef)
+
+
 BAD: dict[str, tuple[str, str]] = {
     "no such file": ("train none.csv --target a", "none.csv: no such file"),
     "no target": ("train loans.csv", "which column is the target"),
@@ -151,6 +175,7 @@ BAD: dict[str, tuple[str, str]] = {
     "odd output": ("predict MODEL new-loans.csv --out p.xlsx", "must end with"),
     "other columns": ("predict MODEL short.csv", "lacks 'city'"),
     "no folder": ("train loans.csv --target last -o no/m.apmax", "there is no folder"),
+    "nothing to go on with": ("train loans.csv --target last --checkpoint c", "e.g. soap-adam"),
     "a folder": ("train loans.csv --target last -o .", "is a folder"),
 }
 

@@ -45,6 +45,10 @@ def train(
     ] = "cv",
     report: ReportFile = None,
     seed: Seed = 0,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Folder for a stochastic solver's state; a stopped run goes on."),
+    ] = None,
 ) -> None:
     """Train a model on a file and write it to another.
 
@@ -63,8 +67,11 @@ def train(
         check_target(dataset)
         learnt, tested = _parts(dataset, test, seed)
         start = time.perf_counter()
+        kept = None if checkpoint is None else checkpoint / "to-test"
         with progress(settings, "training") as advance:
-            trained = train_model(learnt, solver=solver, seed=seed, on_progress=advance)
+            trained = train_model(
+                learnt, solver=solver, seed=seed, checkpoint=kept, on_progress=advance
+            )
         scores = trained.model.log_odds(tested.X)
         ap = average_precision(_labels(tested), scores)
         facts = {"test_ap": ap, "test_rows": int(tested.X.shape[0]), "command": command_line()}
@@ -72,8 +79,11 @@ def train(
         save_model(trained.model, out)
         whole, interrupted = trained, trained.interrupted
         if test is None and not interrupted:
+            kept = None if checkpoint is None else checkpoint / "all-rows"
             with progress(settings, "training on all rows") as advance:
-                whole = train_model(dataset, solver=solver, seed=seed, on_progress=advance)
+                whole = train_model(
+                    dataset, solver=solver, seed=seed, checkpoint=kept, on_progress=advance
+                )
             interrupted = whole.interrupted
             whole = trained if interrupted else whole.with_facts(facts)
             save_model(whole.model, out)

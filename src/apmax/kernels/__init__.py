@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -23,7 +24,8 @@ Function = Callable[..., Any]
 def kernel(function: Function) -> Function:
     """Compile at first call and keep the machine code on disk for the next process.
 
-    Where no folder for a cache can be written, every process compiles for itself.
+    Where no folder for a cache can be written, or the disk is full, every process compiles for
+    itself.
     """
     return _compiled(function)
 
@@ -41,8 +43,21 @@ def _compiled(function: Function, **options: Any) -> Function:
     try:
         compiled = njit(cache=True, nogil=True, error_model="numpy", **options)(function)
     except RuntimeError:  # "cannot cache function: no locator available"
-        compiled = njit(nogil=True, error_model="numpy", **options)(function)
+        return njit(nogil=True, error_model="numpy", **options)(function)  # type: ignore[no-any-return]
+    _save_only_if_possible(compiled)
     return compiled
+
+
+def _save_only_if_possible(compiled: Any) -> None:
+    """Machine code that cannot be stored can still be run: a full disk is no reason to stop."""
+    cache = compiled._cache
+    save = cache.save_overload
+
+    def save_overload(signature: Any, data: Any) -> None:
+        with suppress(OSError):
+            save(signature, data)
+
+    cache.save_overload = save_overload
 
 
 THREADS_FROM = 1 << 22

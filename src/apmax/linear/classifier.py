@@ -2,7 +2,9 @@ r"""APClassifier: a linear classifier trained for average precision."""
 
 from __future__ import annotations
 
+import os
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from sklearn.utils import check_random_state
 
 from apmax.errors import ParameterError
 from apmax.linear.base import LinearAPModel, TrainingSet
+from apmax.linear.checkpoint import Checkpoint, identity_of, open_checkpoint
 from apmax.linear.design import Design, make_design
 from apmax.linear.full_batch import fit_logistic
 from apmax.linear.history import History, watch
@@ -66,6 +69,10 @@ class APClassifier(LinearAPModel):
         AP there, and stop when `n_iter_no_change` records in a row have not improved it.
     warm_start : start from the last fit's coefficients.
     random_state : of the draws and of the validation split.
+    checkpoint : a folder in which a stochastic fit keeps its state, about once a second. The
+        same fit on the same data, started again after it was stopped or killed, goes on from
+        there and ends with the same bits; once it has ended, it returns at once. See
+        docs/reliability.md.
     verbose : show progress on a terminal.
 
     Attributes
@@ -114,6 +121,7 @@ class APClassifier(LinearAPModel):
         n_iter_no_change: int = 10,
         warm_start: bool = False,
         random_state: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         verbose: bool = False,
     ) -> None:
         self.solver = solver
@@ -138,6 +146,7 @@ class APClassifier(LinearAPModel):
         self.n_iter_no_change = n_iter_no_change
         self.warm_start = warm_start
         self.random_state = random_state
+        self.checkpoint = checkpoint
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> APClassifier:
@@ -145,22 +154,26 @@ class APClassifier(LinearAPModel):
         settings = settings_of(self)
         data = self._checked(X, y, sample_weight).seen()
         rng = _generator(self.random_state)
-        how = "maximum" if sp.issparse(data.X) else "deviation"
-        whole = make_design(data.X, how, data.weight)
-        train, held_out = self._split(data, rng)
-        design = whole.of(train.X)
-        history = History(
-            train=watch(train, whole),
-            validation=held_out and watch(held_out, whole),
-            patience=self.n_iter_no_change if self.early_stopping else None,
-            verbose=self.verbose,
-            on_progress=self.on_progress,
-            steps=settings.max_iter,
-        )
-        anchor = self._anchor(design, train) if settings.anchored else np.zeros(design.parameters)
-        start = self._start(design, anchor)
-        run = run_full_batch if settings.solver == FULL_BATCH else run_stochastic
-        outcome = run(Fit(self, settings, design, train, anchor, start, history, rng))
+        with self._open_checkpoint(data, rng) as checkpoint:
+            whole = make_design(
+                data.X, "maximum" if sp.issparse(data.X) else "deviation", data.weight
+            )
+            train, held_out = self._split(data, rng)
+            design = whole.of(train.X)
+            history = History(
+                train=watch(train, whole),
+                validation=held_out and watch(held_out, whole),
+                patience=self.n_iter_no_change if self.early_stopping else None,
+                verbose=self.verbose,
+                on_progress=self.on_progress,
+                steps=settings.max_iter,
+            )
+            no_anchor = np.zeros(design.parameters)
+            anchor = self._anchor(design, train) if settings.anchored else no_anchor
+            start = self._start(design, anchor)
+            run = run_full_batch if settings.solver == FULL_BATCH else run_stochastic
+            parts = (design, train, anchor, start, history, rng, checkpoint)
+            outcome = run(Fit(self, settings, *parts))
         history.close()
         w = history.best if self.early_stopping and history.best is not None else outcome.w
         self._set_coefficients(whole, w, data)
@@ -170,6 +183,14 @@ class APClassifier(LinearAPModel):
         self.status_ = outcome.status
         self._warn(data)
         return self
+
+    def _open_checkpoint(
+        self, data: TrainingSet, rng: np.random.Generator
+    ) -> AbstractContextManager[Checkpoint | None]:
+        if self.checkpoint is None:
+            return nullcontext()
+        warm = self._last_w if self.warm_start and hasattr(self, "_last_w") else None
+        return open_checkpoint(self.checkpoint, identity_of(self, data, rng, warm))
 
     def _split(
         self, data: TrainingSet, rng: np.random.Generator

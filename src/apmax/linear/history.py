@@ -54,6 +54,7 @@ class OnProgress(Protocol):
 
 
 COLUMNS = ("step", "seconds", "surrogate_ap", "train_ap", "validation_ap", "gradient_norm")
+SURROGATE = COLUMNS.index("surrogate_ap")
 
 
 @dataclass
@@ -78,8 +79,7 @@ class History:
         """Add a row; True if validation AP has not risen for too long."""
         train = self.train.average_precision(w)
         held_out = np.nan if self.validation is None else self.validation.average_precision(w)
-        seconds = time.perf_counter() - self.start
-        self.rows.append((step, seconds, surrogate, train, held_out, gradient_norm))
+        self.rows.append((step, self.seconds(), surrogate, train, held_out, gradient_norm))
         self._show(step, surrogate, train, held_out)
         judged_by = train if self.validation is None else held_out
         if judged_by > self.best_ap:
@@ -92,8 +92,31 @@ class History:
 
     def columns(self) -> dict[str, Floats]:
         """The rows as one array per column."""
-        table = np.array(self.rows, dtype=np.float64).reshape(-1, len(COLUMNS))
-        return dict(zip(COLUMNS, table.T, strict=True))
+        return dict(zip(COLUMNS, self.table().T, strict=True))
+
+    def table(self) -> Floats:
+        """The rows as one array."""
+        return np.array(self.rows, dtype=np.float64).reshape(-1, len(COLUMNS))
+
+    def seconds(self) -> float:
+        """Since the fit began, without the time between a kill and a new start."""
+        return time.perf_counter() - self.start
+
+    def restore(
+        self,
+        table: Floats,
+        *,
+        best: Floats | None,
+        best_ap: float,
+        rows_since_best: int,
+        seconds: float,
+    ) -> None:
+        """Go back to where an earlier run of the same fit was."""
+        if table.ndim != 2 or table.shape[1] != len(COLUMNS) or not len(table):
+            raise ValueError(f"its history has the shape {table.shape}")
+        self.rows = [(int(step), *rest) for step, *rest in table.tolist()]
+        self.best, self.best_ap, self.rows_since_best = best, best_ap, rows_since_best
+        self.start = time.perf_counter() - seconds
 
     def close(self) -> None:
         """Leave the terminal as it was."""

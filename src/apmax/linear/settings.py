@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, NamedTuple
 
+from apmax.errors import ParameterError
 from apmax.method.directions import check_beta
 from apmax.method.sampling import SAMPLING
 from apmax.method.schedules import SCHEDULES
@@ -82,9 +84,30 @@ def settings_of(model: Any) -> Settings:
     max_iter = given(model.max_iter, default.max_iter)
     check_count(max_iter, "max_iter", why="it is the number of iterations or rounds")
     SAMPLING.choose(model.sampling)
+    check_checkpoint(model, solver)
     return default._replace(
         gamma=check_gamma(given(model.gamma, default.gamma)),
         alpha=alpha,
         max_iter=max_iter,
         learning_rate=rate,
     )
+
+
+def check_checkpoint(model: Any, solver: str) -> None:
+    """A folder, for a fit that goes in rounds and whose draws can be drawn again."""
+    if model.checkpoint is None:
+        return
+    if not isinstance(model.checkpoint, str | os.PathLike):
+        raise ParameterError(
+            f"`checkpoint` must be a folder, got {model.checkpoint!r}: give its path, or None"
+        )
+    if solver == FULL_BATCH:
+        raise ParameterError(
+            f"`checkpoint` = {str(model.checkpoint)!r} is for the stochastic solvers, and solver = "
+            f"{model.solver!r} is none: leave it out, or choose one, e.g. solver='soap-adam'"
+        )
+    if model.random_state is None:
+        raise ParameterError(
+            f"`checkpoint` = {str(model.checkpoint)!r} needs a `random_state`, got None: the same "
+            "fit must be known by its draws when it goes on; give a number, e.g. random_state=0"
+        )

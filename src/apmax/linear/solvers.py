@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -9,9 +10,11 @@ import numpy as np
 from scipy.special import expit
 
 from apmax.linear.base import TrainingSet
+from apmax.linear.checkpoint import Checkpoint
 from apmax.linear.design import Design
 from apmax.linear.full_batch import ap_objective, minimise, relative_penalty
-from apmax.linear.history import FitStatus, History
+from apmax.linear.history import SURROGATE, FitStatus, History
+from apmax.linear.resuming import Outcome, restore_fit, saved_fit
 from apmax.linear.settings import Settings
 from apmax.linear.stochastic import StochasticRun
 from apmax.method.table import METHODS
@@ -36,14 +39,7 @@ class Fit(NamedTuple):
     start: Floats
     history: History
     rng: np.random.Generator
-
-
-class Outcome(NamedTuple):
-    """What a solver returns."""
-
-    w: Floats
-    iterations: int
-    status: FitStatus
+    checkpoint: Checkpoint | None = None
 
 
 def _penalty(settings: Settings, anchor: Floats) -> float:
@@ -52,7 +48,7 @@ def _penalty(settings: Settings, anchor: Floats) -> float:
 
 def run_full_batch(fit: Fit) -> Outcome:
     """L-BFGS on the exact objective."""
-    model, settings, design, train, anchor, start, history, _ = fit
+    model, settings, design, train, anchor, start, history, *_ = fit
     penalty = _penalty(settings, anchor)
     objective = ap_objective(
         design,
@@ -87,7 +83,7 @@ def run_full_batch(fit: Fit) -> Outcome:
 
 def run_stochastic(fit: Fit) -> Outcome:
     """Rounds of a method in chunks, with a record after each."""
-    model, settings, design, train, anchor, start, history, rng = fit
+    model, settings, design, train, anchor, start, history, rng, checkpoint = fit
     method = METHODS[settings.solver]
     if model.schedule is not None:
         method = replace(method, schedule=model.schedule)
@@ -124,8 +120,27 @@ def run_stochastic(fit: Fit) -> Outcome:
             sample_weight=train.weight,
         ).value
 
-    first = surrogate_now()
-    history.record(0, run.w, first, np.nan)
+    if checkpoint is not None and checkpoint.saved is not None:
+        ended = restore_fit(checkpoint.path, checkpoint.saved, run, history)
+        if ended is not None:
+            return ended
+    else:
+        history.record(0, run.w, surrogate_now(), np.nan)
+    outcome = _rounds(run, settings, history, surrogate_now, checkpoint)
+    if checkpoint is not None and not outcome.interrupted:
+        checkpoint.write(saved_fit(run, history, outcome), finished=True)
+    return outcome
+
+
+def _rounds(
+    run: StochasticRun,
+    settings: Settings,
+    history: History,
+    surrogate_now: Callable[[], float],
+    checkpoint: Checkpoint | None,
+) -> Outcome:
+    """The rounds that are left."""
+    first, last = history.rows[0][SURROGATE], history.rows[-1][SURROGATE]
     status = FitStatus(True, f"did all {settings.max_iter} rounds")
     kept = run.w.copy()
     try:
@@ -138,11 +153,14 @@ def run_stochastic(fit: Fit) -> Outcome:
             if history.record(run.rounds, kept, last, float(run.gradient_norm)):
                 status = FitStatus(True, "stopped early: validation AP did not rise any more")
                 break
+            if checkpoint is not None and checkpoint.due:
+                checkpoint.write(saved_fit(run, history))
         else:
             if last < first:
                 status = _diverged(run.rounds, settings)
     except KeyboardInterrupt:
         status = FitStatus(False, "interrupted: kept the last rounds")
+        return Outcome(kept, run.rounds, status, interrupted=True)
     return Outcome(kept, run.rounds, status)
 
 

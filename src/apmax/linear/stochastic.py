@@ -33,6 +33,8 @@ _DIRECTION = {  # momentum, average of squares, what is used of it
     "amsgrad": (True, 1, 1),
     "adabound": (True, 1, 2),
 }
+CARRIED = ("w", "m", "average", "v", "u", "written_at")
+"""What of its memory a run changes."""
 
 
 class StochasticRun:
@@ -102,6 +104,28 @@ class StochasticRun:
     def w(self) -> Floats:
         """The parameters now."""
         return self.memory.w
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that the rounds so far have left behind, but for the generator and two numbers."""
+        carried = {name: getattr(self.memory, name) for name in CARRIED}
+        return {**carried, "log_decay": self.log_decay}
+
+    def restore(
+        self, arrays: dict[str, NDArray[Any]], *, rounds: int, gradient_norm: float
+    ) -> None:
+        """Go back to where :meth:`arrays` was called, after so many rounds."""
+        expected = {**self.arrays(), "log_decay": np.empty((rounds + 1, 2))}
+        for name, own in expected.items():
+            if arrays[name].shape != own.shape or arrays[name].dtype != own.dtype:
+                raise ValueError(f"{name} has the shape {arrays[name].shape}, not {own.shape}")
+        written_at = arrays["written_at"]
+        # Checked, since compiled code would follow a wrong round out of the table.
+        if written_at.size and not -1 <= written_at.min() <= written_at.max() <= rounds:
+            raise ValueError("a row of U was written in a round that has not been")
+        for name in CARRIED:
+            getattr(self.memory, name)[...] = arrays[name]
+        self.log_decay = arrays["log_decay"]
+        self.rounds, self.gradient_norm = rounds, gradient_norm
 
     def advance(self, rounds: int) -> None:
         """Run some more rounds."""

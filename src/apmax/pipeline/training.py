@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from inspect import signature
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,17 +57,35 @@ class Trained:
         return replace(self, model=replace(self.model, facts={**self.model.facts, **facts}))
 
 
-def make_estimator(solver: str = CROSS_VALIDATED, *, seed: int = 0, fewest: int = FOLDS) -> Any:
+def make_estimator(
+    solver: str = CROSS_VALIDATED,
+    *,
+    seed: int = 0,
+    fewest: int = FOLDS,
+    checkpoint: Path | None = None,
+) -> Any:
     """APClassifierCV for "cv", or else APClassifier with that solver.
 
     `fewest` is the size of the rarer class: there are no more folds, and with one none.
+    `checkpoint` is a folder for a stochastic solver's state.
     """
+    if checkpoint is not None and solver == CROSS_VALIDATED:
+        raise ParameterError(
+            f"`checkpoint` = {str(checkpoint)!r} is for the stochastic solvers, and solver = "
+            f"{solver!r} is none: leave it out, or choose one, e.g. soap-adam"
+        )
     if solver == CROSS_VALIDATED and fewest > 1:
         return APClassifierCV(cv=min(FOLDS, fewest))
     if solver == CROSS_VALIDATED:
         return APClassifier()
     stochastic = solver not in ("auto", "lbfgs")
-    return APClassifier(solver, random_state=seed, early_stopping=stochastic, n_iter_no_change=20)
+    return APClassifier(
+        solver,
+        random_state=seed,
+        early_stopping=stochastic,
+        n_iter_no_change=20,
+        checkpoint=checkpoint,
+    )
 
 
 def train(
@@ -74,6 +93,7 @@ def train(
     *,
     solver: str = CROSS_VALIDATED,
     seed: int = 0,
+    checkpoint: Path | None = None,
     on_progress: Any = None,
 ) -> Trained:
     """Encode the data, fit, and put both into a model that can be stored.
@@ -86,7 +106,7 @@ def train(
     encoder = TableEncoder.fit(dataset.X) if hasattr(dataset.X, "columns") else None
     X = dataset.X if encoder is None else encoder.transform(dataset.X)
     fewest = int(min(dataset.y.sum(), (~dataset.y).sum()))
-    estimator = make_estimator(solver, seed=seed, fewest=fewest)
+    estimator = make_estimator(solver, seed=seed, fewest=fewest, checkpoint=checkpoint)
     estimator.on_progress = on_progress
     best: Any = None
     interrupted = False

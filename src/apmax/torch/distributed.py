@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from apmax.errors import ApmaxError, ParameterError
+from apmax.errors import ApmaxError, ParameterError, RankError
 
 REFUSED = -1
 """What a rank sends in place of its size if it cannot take part."""
@@ -50,8 +50,19 @@ def gather_checked(
 def _gather_sizes(own: int, device: torch.device, group: Any) -> list[int]:
     mine = torch.tensor([own], device=device)
     sizes = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(sizes, mine, group=group)
+    _all_gather(sizes, mine, group)
     return [int(size) for size in sizes]
+
+
+def _all_gather(parts: list[Tensor], own: Tensor, group: Any) -> None:
+    try:
+        dist.all_gather(parts, own, group=group)
+    except RuntimeError as error:  # a time-out, or a connection that was closed
+        raise RankError(
+            f"rank {dist.get_rank(group)} waited for the parts of {len(parts) - 1} other rank(s) "
+            f"and one did not answer ({' '.join(str(error).split())[:200]}): look there for what "
+            "it hangs in or died of; the time to wait is `timeout` of init_process_group"
+        ) from error
 
 
 def _gather_rows(rows: Tensor, sizes: list[int], group: Any) -> Tensor:
@@ -76,7 +87,7 @@ class _GatherRows(torch.autograd.Function):
             rest = rows.new_zeros((largest - rows.shape[0], *rows.shape[1:]))
             padded = torch.cat([padded, rest])
         parts = [torch.empty_like(padded) for _ in sizes]
-        dist.all_gather(parts, padded, group=group)
+        _all_gather(parts, padded, group)
         return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
 
     @staticmethod
