@@ -40,9 +40,9 @@ class Watch:
         self.hard = resource.getrlimit(resource.RLIMIT_AS)[1]
         signal.signal(signal.SIGALRM, signal.SIG_DFL)  # kills, even inside native code
 
-    def limit(self, size: int) -> None:
+    def limit(self, size: int, memory: int = MEMORY) -> None:
         pages = int(os.pread(self.statm, 100, 0).split()[0])
-        allowed = pages * resource.getpagesize() + MEMORY + MEMORY_PER_BYTE * size
+        allowed = pages * resource.getpagesize() + memory + MEMORY_PER_BYTE * size
         resource.setrlimit(resource.RLIMIT_AS, (allowed, self.hard))
         signal.setitimer(signal.ITIMER_REAL, SECONDS)
 

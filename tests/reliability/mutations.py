@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from copy import deepcopy
 from random import Random
 from typing import Any
 
@@ -132,7 +133,7 @@ def mutate_tree(rng: Random, tree: Any) -> Any:
         key = rng.choice(list(holder)) if isinstance(holder, dict) else rng.randrange(len(holder))
         what = rng.random()
         if what < 0.65:
-            holder[key] = rng.choice(ODD_VALUES)
+            holder[key] = deepcopy(rng.choice(ODD_VALUES))  # it may be changed next
         elif what < 0.8:
             del holder[key]
         elif what < 0.9 and isinstance(holder, list):

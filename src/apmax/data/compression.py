@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from apmax.errors import FileFormatError
 
-FREE, TIMES = 1 << 26, 200
+FREE, TIMES = 1 << 25, 200
 """Bytes that any file may become, and how often its own size a larger one may."""
 
 XZ_MEMORY = 80 << 20
