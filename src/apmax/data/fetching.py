@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from apmax.data.compression import OPENERS
 from apmax.data.extras import need
-from apmax.data.streams import OPENERS
 from apmax.errors import DownloadError, FileError
 
 PAGE = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"

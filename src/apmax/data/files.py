@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apmax.data.streams import HEAD, PathLike, check_path, format_suffix, read_head
+from apmax.data.streams import PathLike, check_path, format_suffix, read_head
 from apmax.data.tables import PARQUET, TEXT_TABLES, read_table
 from apmax.data.target import find_column, two_classes
 from apmax.errors import FileError, ParameterError
@@ -91,9 +91,21 @@ def load(
     >>> data = load("loans.csv", target="defaulted", positive="yes")  # doctest: +SKIP
     """
     file = check_path(path)
-    suffix = format_suffix(file)
     if target is True:
         raise ParameterError('`target` must be a name, a number, "last", False or None, got True')
+    try:
+        return _load(file, target, positive, text)
+    except MemoryError as error:
+        raise FileError(
+            f"{file} does not fit into memory ({error}): take fewer rows or columns, or LIBSVM for "
+            "data that are mostly zeros"
+        ) from error
+
+
+def _load(
+    file: Path, target: str | int | bool | None, positive: Any, text: Collection[str]
+) -> Dataset:
+    suffix = format_suffix(file)
     if suffix in PARQUET:
         return _from_table(file, target, positive, text)
     if suffix == ".npz":
@@ -115,8 +127,7 @@ def load(
 
 def _looks_like_libsvm(file: Path) -> bool:
     """Whether lines are labels with index:value pairs; some may have a label only, not all."""
-    head = read_head(file).removeprefix(b"\xef\xbb\xbf")
-    lines = head.split(b"\n") if len(head) < HEAD else head.split(b"\n")[:-1]
+    lines = read_head(file).removeprefix(b"\xef\xbb\xbf").split(b"\n")
     told = [line for line in lines if line.strip() and not line.lstrip().startswith(b"#")][:50]
     return any(b":" in line for line in told) and all(map(_LIBSVM_LINE.match, told))
 

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import ast
-import lzma
 import math
 import struct
+import sys
 import tokenize
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from apmax.data.compression import most_bytes
+from apmax.data.streams import open_bytes
 from apmax.errors import FileFormatError
 
-DEFLATE_LIMIT = 1040
-"""No deflated data grow more than this when they are inflated."""
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What NumPy writes; others may ask for gigabytes before they have read a byte."""
 
 
 def read_npz(file: Path) -> tuple[Any, NDArray[Any] | None]:
@@ -28,14 +30,20 @@ def read_npz(file: Path) -> tuple[Any, NDArray[Any] | None]:
     Sparse: ``indices``, ``indptr``, ``shape`` and ``data``, as ``scipy.sparse.save_npz``
     writes them; without ``data``, all entries are 1. Dense: ``X``.
     """
+    with open_bytes(file) as stream:
+        return _read(file, stream)
+
+
+def _read(file: Path, stream: BinaryIO) -> tuple[Any, NDArray[Any] | None]:
     try:
-        with zipfile.ZipFile(file) as archive:
+        with zipfile.ZipFile(stream) as archive:
             members = {Path(info.filename).stem: info for info in archive.infolist()}
             arrays = _Arrays(file, archive, members)
             X = _sparse(arrays) if "indptr" in members else _dense(arrays)
             y = _labels(arrays, X.shape[0]) if "y" in members else None
     except (
-        zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError,
+        zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError,
+        UnicodeDecodeError,
     ) as error:  # fmt: skip
         raise FileFormatError(f"{file} is no .npz archive, or a damaged one: {error}") from error
     return X, y
@@ -48,17 +56,24 @@ class _Arrays:
         self, file: Path, archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]
     ) -> None:
         self.file, self.archive, self.members = file, archive, members
+        self.left = most_bytes(file)
 
-    def load(self, key: str, kinds: str, dimensions: int) -> NDArray[Any]:
-        """The array of that name, if it has one of the kinds of numbers and the dimensions."""
+    def load(self, key: str, kinds: str, *dimensions: int) -> NDArray[Any]:
+        """The array of that name, if it has one of the kinds of numbers and of the dimensions."""
         if key not in self.members:
             raise self.error(
                 f"{key!r} is missing; expected X and y, or data, indices, indptr, shape and y; "
                 f"found {', '.join(sorted(self.members)) or 'nothing'}"
             )
         info = self.members[key]
-        if info.file_size > DEFLATE_LIMIT * info.compress_size + 1024:
-            raise self.error(f"{key!r} claims more data than the file can hold")
+        if info.compress_type not in METHODS:
+            raise self.error(f"{key!r} is compressed in a way that NumPy does not: save it again")
+        self.left -= info.file_size
+        if self.left < 0:
+            raise self.error(
+                f"{key!r} claims {info.file_size >> 20} MB, more than such a file should hold: if "
+                "it is meant, save it with numpy.savez, which does not compress"
+            )
         try:
             with self.archive.open(info) as stream:
                 shape, dtype, header = _header(stream)
@@ -71,12 +86,15 @@ class _Arrays:
                 )
             with self.archive.open(info) as stream:
                 array = np.lib.format.read_array(stream, allow_pickle=False)
-        except (ValueError, TypeError, SyntaxError, struct.error, tokenize.TokenError) as error:
+        except (
+            ValueError, TypeError, SyntaxError, SystemError, OverflowError, RecursionError,
+            struct.error, tokenize.TokenError,
+        ) as error:  # fmt: skip
             if isinstance(error, FileFormatError):
                 raise
             raise self.error(f"{key!r} is no array: {' '.join(str(error).split())}") from error
-        if array.ndim != dimensions:
-            raise self.error(f"{key!r} must have {dimensions} dimension(s), got {array.shape}")
+        if array.ndim not in dimensions:
+            raise self.error(f"{key!r} must have {dimensions[0]} dimension(s), got {array.shape}")
         return np.asarray(array)
 
     def error(self, what: str) -> FileFormatError:
@@ -131,16 +149,12 @@ def _sparse(arrays: _Arrays) -> sp.csr_matrix:
 
 
 def _labels(arrays: _Arrays, rows: int) -> NDArray[Any]:
-    y = arrays.load("y", "biufSU", _dimensions(arrays))
+    y = arrays.load("y", "biufSU", 1, 2)  # or a column of one label each
     if y.size != rows:
         raise arrays.error(f"'y' has shape {y.shape}, but X has {rows} rows")
-    return y.reshape(rows)
-
-
-def _dimensions(arrays: _Arrays) -> int:
-    """1, or 2 for a column of one label each."""
-    with arrays.archive.open(arrays.members["y"]) as stream:
-        try:
-            return 2 if len(_header(stream)[0]) == 2 else 1
-        except (ValueError, SyntaxError, struct.error):
-            return 1
+    y = np.ascontiguousarray(y).reshape(rows)
+    if y.dtype.kind == "U" and y.dtype.itemsize:
+        letters = y.astype(y.dtype.newbyteorder("="), copy=False).view(np.uint32)
+        if int(letters.max()) > sys.maxunicode:  # which NumPy takes for letters, and Python not
+            raise arrays.error("'y' holds words of bytes that are no letters")
+    return y

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import lzma
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO
 
+from apmax.data.compression import OPENERS, open_compressed
 from apmax.errors import FileError, FileFormatError, ParameterError
 
 PathLike = str | os.PathLike[str]
-
-OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-"""How to open a file by its last suffix; any other is read as it is."""
 
 
 def check_path(path: PathLike) -> Path:
@@ -33,6 +29,8 @@ def check_path(path: PathLike) -> Path:
         raise FileError(f"{file}: no such file; check the path, now relative to {Path.cwd()}")
     if folder:
         raise FileError(f"{file} is a folder: give the path of one file")
+    if not file.is_file():  # a pipe may never end, or never begin, and is not to be read twice
+        raise FileError(f"{file} is no regular file (a pipe or a device): save it as a file first")
     return file
 
 
@@ -45,10 +43,10 @@ def format_suffix(path: Path) -> str:
 @contextmanager
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
     """The file's bytes, decompressed; what goes wrong while reading becomes a FileError."""
-    opener = OPENERS.get(path.suffix.lower())
+    packed = path.suffix.lower() in OPENERS
     try:
-        with (opener or open)(path, "rb") as file:
-            yield cast(BinaryIO, file)
+        with open_compressed(path) if packed else open(path, "rb") as file:
+            yield file
     except (EOFError, zlib.error, lzma.LZMAError) as error:
         raise _damaged(path, error) from error
     except OSError as error:
@@ -58,14 +56,21 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
         raise FileError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-HEAD = 1 << 16
-"""Bytes that tell what a file is."""
+HEAD, LONGEST = 1 << 16, 1 << 25
+"""Bytes that tell what a file is, and how many a first line may have."""
 
 
-def read_head(path: Path, size: int = HEAD) -> bytes:
-    """The first bytes, decompressed; fewer than `size` only where the file ends."""
+def read_head(path: Path) -> bytes:
+    """The first lines, decompressed: whole ones, unless the very first is endless."""
     with open_bytes(path) as file:
-        return file.read(size)
+        head = file.read(HEAD)
+        while len(head) < LONGEST and b"\n" not in head.lstrip():
+            more = file.read(len(head))
+            if not more:
+                return head
+            head += more
+        whole = head.rfind(b"\n") + 1 if file.read(1) else len(head)
+        return head[: whole or len(head)]
 
 
 def check_is_text(head: bytes, path: Path) -> None:

@@ -17,11 +17,14 @@ from apmax.errors import FileFormatError
 
 SEPARATORS = (",", ";", "\t")
 SAMPLE_ROWS = 20
+MOST_COLUMNS = 100_000
+"""pandas takes 30 µs for each and more, so a minute for a million."""
 BLOCK = 1 << 18
 
 
-DECIMAL_COMMA = re.compile(r"(?:^|;)\s*-?\d+,\d+\s*(?:;|$)", re.MULTILINE)
-DECIMAL_POINT = re.compile(r"(?:^|;)\s*-?\d+\.\d+\s*(?:;|$)", re.MULTILINE)
+# Blanks and not \s: over empty lines that would look at each of them once for every other.
+DECIMAL_COMMA = re.compile(r"(?:^|;)[ \t]*-?\d+,\d+[ \t\r]*(?:;|$)", re.MULTILINE)
+DECIMAL_POINT = re.compile(r"(?:^|;)[ \t]*-?\d+\.\d+[ \t\r]*(?:;|$)", re.MULTILINE)
 
 
 class Layout(NamedTuple):
@@ -45,15 +48,18 @@ def find_layout(file: Path, header: bool | None, *, tab: bool) -> Layout:
     """Look at the first rows; `header` None means to find out."""
     head = read_head(file)
     check_is_text(head, file)
-    # The last line may be cut, and a character in the middle with it.
     text = head.decode("utf-8-sig", "replace")
-    lines = text.splitlines(keepends=True)
     if not text.strip():
         raise FileFormatError(f"{file} is empty: expected a table with at least one row")
-    whole = lines[:-1] if len(head) == 1 << 16 and len(lines) > 1 else lines
-    separator = "\t" if tab else _find_separator(whole)
+    lines = list(io.StringIO(text, newline=""))  # not splitlines, which has a dozen newlines
+    separator = "\t" if tab else _find_separator(lines)
     blank = next(k for k, line in enumerate(lines) if line.strip())
-    cells = [cell.strip() for cell in next(_rows(lines[blank:], separator))]
+    cells = [cell.strip() for cell in next(_rows(lines[blank:], separator), [])]
+    if not 0 < len(cells) <= MOST_COLUMNS:
+        raise FileFormatError(
+            f"{file}: the first row has {len(cells) or 'no'} cells that can be read, and a table "
+            f"has 1 to {MOST_COLUMNS} columns: use LIBSVM or .npz for wider data"
+        )
     if header is None:
         header = looks_like_header(cells)
     names = column_names(cells if header else [""] * len(cells))
@@ -91,9 +97,14 @@ def find_short_row(file: Path, layout: Layout, rows: int) -> ShortRow | None:
     with open_bytes(file) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
         reader = csv.reader(text, delimiter=layout.separator, skipinitialspace=True)
-        for row in reader:
-            if len(row) < len(layout.names) and any(map(str.strip, row)):
-                return ShortRow(reader.line_num, len(row))
+        try:
+            for row in reader:
+                if len(row) < len(layout.names) and any(map(str.strip, row)):
+                    return ShortRow(reader.line_num, len(row))
+        except csv.Error as error:
+            raise FileFormatError(
+                f"{file}, line {reader.line_num + 1}: {error}; shorten the cell, or leave it out"
+            ) from None
         text.detach()
     return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import warnings
 from collections.abc import Collection
@@ -12,13 +13,17 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from apmax.data.compression import OPENERS, TIMES, most_bytes
 from apmax.data.extras import need
-from apmax.data.streams import OPENERS, PathLike, check_path, format_suffix, open_bytes
+from apmax.data.streams import PathLike, check_path, format_suffix, open_bytes
 from apmax.data.table_layout import Layout, column_names, find_layout, find_short_row
 from apmax.errors import FileError, FileFormatError, ParameterError
 
 PARQUET = (".parquet", ".pq")
 TEXT_TABLES = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat")
+
+WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4}
+"""Bytes of a value in memory, by Parquet's types; of all others, 8 at least."""
 
 MISSING = ("?",)
 """Cells that mean "missing", besides pandas' own: the empty cell, NA, NaN, null, None, …"""
@@ -64,16 +69,46 @@ def read_table(path: PathLike, *, header: bool | None = None, text: Collection[s
 
 
 def _read_parquet(file: Path) -> Any:
-    pandas = need("pandas", "reading Parquet")
+    need("pandas", "reading Parquet")
     pyarrow = need("pyarrow", "reading Parquet")
+    parquet = need("pyarrow.parquet", "reading Parquet")
     try:
-        frame = pandas.read_parquet(file, engine="pyarrow")
+        with parquet.ParquetFile(file) as stored:
+            _check_size(file, stored.metadata)
+            table = stored.read()
+        frame = _as_frame(table)
+    except (MemoryError, FileFormatError):
+        raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise FileFormatError(
             f"{file} is no Parquet file, or a damaged one: {_one_line(error)}"
         ) from error
+    if frame.shape[1] == 0:
+        raise FileFormatError(f"{file} has no columns: expected a table with at least one")
     frame = frame.reset_index(drop=frame.index.names == [None])  # a named index is a column, too
     return frame.set_axis(column_names([str(name) for name in frame.columns]), axis=1)
+
+
+def _as_frame(table: Any) -> Any:
+    """By the notes that pandas leaves in a file, or without: those of another hand say anything."""
+    try:
+        return table.to_pandas()
+    except MemoryError:
+        raise
+    except Exception:  # whatever a wrong note leads to; wrong data will say so once more
+        return table.replace_schema_metadata(None).to_pandas()
+
+
+def _check_size(file: Path, metadata: Any) -> None:
+    """Refuse what a few bytes can claim: any number of rows that are all alike."""
+    columns = [metadata.schema.column(k).physical_type for k in range(metadata.num_columns)]
+    size = metadata.num_rows * sum(WIDTHS.get(kind, 8) for kind in columns)
+    if not 0 <= size <= most_bytes(file):
+        raise FileFormatError(
+            f"{file} claims {metadata.num_rows} rows, over {most_bytes(file) >> 20} MB and {TIMES} "
+            "times its size: it may be made to fill the memory; if it is meant, save it without "
+            "compression and dictionaries"
+        )
 
 
 def _read_text(file: Path, layout: Layout, text: Collection[str]) -> Any:
@@ -144,15 +179,20 @@ def _check_shape(file: Path, frame: Any, layout: Layout) -> None:
 
 def _tidied(frame: Any, text: Collection[str], pandas: Any) -> Any:
     """Text without the blanks and single quotes around it, and numbers where that shows them."""
-    for name in frame.columns:
+    for name, dtype in list(frame.dtypes.items()):
+        if not (pandas.api.types.is_string_dtype(dtype) or dtype.kind == "O"):
+            continue
         column = frame[name]
-        if not (pandas.api.types.is_string_dtype(column.dtype) or column.dtype == object):
+        if pandas.api.types.infer_dtype(column) == "integer":  # beyond 64 bits
+            frame[name] = column.map(_as_double).astype(np.float64)
             continue
         if not _has_rough_edges(column):
             continue
         clean = column.str.strip()
-        if clean.str.startswith("'").any():
-            clean = clean.str.replace(r"^'\s*(.*?)\s*'$", r"\1", regex=True)
+        quoted = clean.str.startswith("'", na=False) & clean.str.endswith("'", na=False)
+        quoted &= clean.str.len() > 1
+        if quoted.any():
+            clean = clean.mask(quoted, clean.str.slice(1, -1).str.strip())
         clean = clean.mask(clean.isin(["", *MISSING]))
         frame[name] = clean if name in text else _as_numbers(clean, pandas)
     return frame
@@ -181,6 +221,13 @@ def _has_rough_edges(column: Any) -> bool:
 
 def _is_rough(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
     return np.asarray((text == ord(" ")) | (text == ord("\t")) | (text == ord("'")), dtype=bool)
+
+
+def _as_double(number: int) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def _as_numbers(column: Any, pandas: Any) -> Any:

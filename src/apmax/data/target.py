@@ -56,7 +56,12 @@ def two_classes(values: NDArray[Any], positive: Any, name: str) -> Labels:
             f"{name} is missing in {int(missing.sum())} of {values.size} rows, first in row "
             f"{int(np.argmax(missing)) + 1}: drop these rows, or fill in their labels"
         )
-    counts = _counted(values)
+    try:
+        counts = _counted(values)
+    except TypeError:
+        raise LabelError(
+            f"{name} holds lists or records, which are no labels: is it the right column?"
+        ) from None
     if len(counts) != 2:
         listed = [f"{label!r} ({count})" for label, count in list(counts.items())[:SHOWN]]
         more = f" and {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,10 +13,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from apmax.errors import LabelError, WeightError
+from apmax.errors import LabelError, ShapeError, WeightError
 from apmax.linear.design import Design
 from apmax.linear.platt import platt
 from apmax.validation import Floats, Mask, check_weights
+
+VECTORS = 16
+"""Vectors of a weight per feature that the leanest solver holds at once."""
 
 
 class TrainingSet(NamedTuple):
@@ -88,6 +92,7 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), order="C"
         )
+        _check_that_weights_fit(X.shape[1])
         if sp.issparse(X) and not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
@@ -123,3 +128,15 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         unscaled = slope * design.unscaled(w)
         self.coef_ = unscaled[None, :-1]
         self.intercept_ = unscaled[-1:] + offset
+
+
+def _check_that_weights_fit(features: int) -> None:
+    """Refuse before anything is allocated: a sparse matrix claims any width for free."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    needed = VECTORS * 8 * features
+    if needed > memory:
+        raise ShapeError(
+            f"`X` has {features} features, and a fit with a weight for each takes at least "
+            f"{needed / 1e9:.3g} GB of this machine's {memory / 1e9:.3g}: number only the features "
+            "that occur, for example with X[:, numpy.unique(X.indices)]"
+        )

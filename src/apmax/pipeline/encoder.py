@@ -102,6 +102,8 @@ class TableEncoder:
     @classmethod
     def from_json(cls, columns: Any) -> TableEncoder:
         """The encoder of that plain data; TypeError or KeyError if it is not that."""
+        if not isinstance(columns, list) or not columns:
+            raise TypeError("an encoder is a list of columns")
         return cls([_checked_column(one) for one in columns])
 
 
@@ -118,8 +120,10 @@ def _checked_column(one: dict[str, Any]) -> Column:
         isinstance(column.name, str)
         and column.kind in ("number", "category", "date")
         and isinstance(column.has_missing, bool)
+        and isinstance(one["median"], (int, float))
         and np.isfinite(column.median)
-        and column.order in ("", *ORDERS)
+        and isinstance(one["categories"], list)
+        and column.order in (ORDERS if column.kind == "date" else ("",))
         and all(isinstance(category, str) for category in column.categories)
     )
     if not sound:
@@ -183,8 +187,11 @@ def _numbers(values: Any) -> Any:
 
 
 def _words(values: Any) -> Any:
-    words = values.astype("object")
-    return words.where(values.notna(), MISSING).astype(str)
+    words = values.astype("object").where(values.notna(), MISSING)
+    try:
+        return words.astype(str)
+    except UnicodeDecodeError:  # bytes that are no text
+        return words.map(str).astype(str)
 
 
 def _is_number(known: Any) -> bool:

@@ -50,58 +50,102 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
 
 def load_model(path: str | os.PathLike[str]) -> Model:
     """Read a model that :func:`save_model` wrote; ModelFileError for anything else."""
-    whole = _parsed(Path(path))
+    try:
+        return _loaded(Path(path))
+    except RecursionError:
+        raise ModelFileError(
+            f"{path} is no model of apmax, it is nested without end: train one with `apmax train`"
+        ) from None
+
+
+def _loaded(path: Path) -> Model:
+    whole = _parsed(path)
     if not isinstance(whole, dict) or whole.get("format") != FORMAT:
         raise ModelFileError(f"{path} is not a model of apmax: train one with `apmax train`")
     schema = whole.get("schema")
     if not isinstance(schema, int) or schema < 1 or schema > SCHEMA:
         raise ModelFileError(
-            f"{path} was written by apmax {str(whole.get('version'))[:20]} with schema "
-            f"{str(schema)[:20]}, and this is {__version__} with schema {SCHEMA}: upgrade apmax"
+            f"{path} was written by apmax {_shown(whole.get('version'))} with schema "
+            f"{_shown(schema)}, and this is {__version__} with schema {SCHEMA}: upgrade apmax"
         )
     body = whole.get("model")
     if not isinstance(body, dict) or whole.get("digest") != _digest(body):
         raise ModelFileError(f"{path} is damaged: its digest does not match; take another copy")
     try:
         return _model_of(body)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ModelFileError(f"{path} holds no usable model ({error}): train it again") from None
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ModelFileError(
+            f"{path} holds no usable model ({_shown(error, 100)}): train it again"
+        ) from None
+
+
+def _shown(value: Any, most: int = 20) -> str:
+    """A stranger's words in a message: on one line, and not too many."""
+    return " ".join(str(value).encode("ascii", "replace").decode().split())[:most]
 
 
 def _parsed(path: Path) -> Any:
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise ModelFileError(
+                f"cannot read {path}, it is no regular file (a pipe or a device): save it as a file"
+            )
         if path.stat().st_size > LARGEST:
             raise ModelFileError(f"{path} is too large for a model: is it data?")
-        return json.loads(path.read_bytes())
+        return json.loads(path.read_bytes(), object_pairs_hook=_without_doubles)
     except OSError as error:
         raise ModelFileError(f"cannot read {path} ({error.strerror})") from None
-    except (ValueError, RecursionError):  # no JSON, no UTF-8, or nested without end
+    except MemoryError:
+        raise ModelFileError(f"{path} is too large for the memory: is it data?") from None
+    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, or nested without end
+        if isinstance(error, ModelFileError):
+            raise
         raise ModelFileError(
             f"{path} is not a model of apmax, or was cut short: train one with `apmax train`"
         ) from None
 
 
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a name that stands twice: another program would read another model."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice")
+    return found
+
+
 def _model_of(body: dict[str, Any]) -> Model:
-    weights = base64.b64decode(body["coef"], validate=True)
-    coef = np.frombuffer(weights, dtype="<f8").astype(np.float64)
-    intercept = body["intercept"]
+    """The model, if everything in it is of the type that it should be."""
+    weights = base64.b64decode(_of_type(body, "coef", str), validate=True)
     encoder = body["encoder"]
+    target = None if body["target"] is None else _text(_of_type(body, "target", str))
     model = Model(
-        coef=coef,
-        intercept=float(intercept),
-        positive=body["positive"],
-        negative=body["negative"],
-        target=body["target"],
+        coef=np.frombuffer(weights, dtype="<f8").astype(np.float64),
+        intercept=float(_of_type(body, "intercept", (int, float))),
+        positive=_text(_of_type(body, "positive", str)),
+        negative=_text(_of_type(body, "negative", str)),
+        target=target,
         encoder=None if encoder is None else TableEncoder.from_json(encoder),
-        facts=dict(body["facts"]),
+        facts=_of_type(body, "facts", dict),
     )
-    if not (np.isfinite(coef).all() and np.isfinite(model.intercept) and coef.size):
+    if not (np.isfinite(model.coef).all() and np.isfinite(model.intercept) and model.coef.size):
         raise ValueError("weights are missing or not finite")
-    if not (isinstance(model.positive, str) and isinstance(model.negative, str)):
-        raise TypeError("labels are not text")
-    if len(model.feature_names()) != coef.size:
+    if len(model.feature_names()) != model.coef.size:
         raise ValueError("there are not as many weights as features")
+    _text(json.dumps([model.feature_names(), model.facts], ensure_ascii=False))
     return model
+
+
+def _of_type(body: dict[str, Any], name: str, kind: Any) -> Any:
+    value = body[name]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(f"{name} is of type {type(value).__name__}")
+    return value
+
+
+def _text(value: str) -> str:
+    """The same, if it can be written: half a character of UTF-16 cannot."""
+    value.encode()
+    return value
 
 
 def _digest(body: dict[str, Any]) -> str:

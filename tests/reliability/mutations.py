@@ -1,0 +1,160 @@
+"""Damage done to bytes: every function takes a generator and content, and returns other content.
+
+All chance comes from the generator, so an input is named by its number alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from copy import deepcopy
+from random import Random
+from typing import Any
+
+TOKENS = [
+    b"", b"0", b"-0", b"-1", b"1e308", b"1e309", b"-1e999", b"1e-400", b"nan", b"inf", b"-Infinity",
+    b"9" * 25, b"9" * 5000, b"1" + b"0" * 400, b"0x10", b"1_0", b".", b"+", b"e", b"1e", b"1.2.3",
+    str(2**31).encode(), str(2**32 + 1).encode(), str(2**40 + 1).encode(), str(2**62).encode(),
+    str(2**63).encode(), str(2**64).encode(), str(-(2**63) - 1).encode(), b"1:", b":1", b"0:1",
+    b"qid:", b"#", b"\0", b"\r", b"\n", b"\n\n\n", b"\r\n", b"\t", b" ", b" " * 3000, b"'", b'"',
+    b"'" + b" " * 500, b'""', b",", b";", b",,,", b"\xff\xfe", b"\xef\xbb\xbf", b"\xed\xa0\x80",
+    b"\xc3", b"\x0b", b"\x1c", b"\xe2\x80\xa8", b"{}", b"[]", b"null", b"true", b"NA", b"?",
+    b"2020-02-30", b"99999-01-01", b"0001-01-01", b"31.12.9999",
+]  # fmt: skip
+"""What parsers trip over: numbers out of range, half numbers, quotes, marks, odd newlines."""
+
+_NUMBER = re.compile(rb"\d+")
+
+
+def flip_bits(rng: Random, content: bytes) -> bytes:
+    """Change single bits."""
+    changed = bytearray(content)
+    for _ in range(rng.choice([1, 1, 2, 8, 32])):
+        changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+    return bytes(changed)
+
+
+def cut(rng: Random, content: bytes) -> bytes:
+    """Keep the beginning, or the end."""
+    at = rng.randrange(len(content))
+    return content[:at] if rng.random() < 0.8 else content[at:]
+
+
+def leave_out(rng: Random, content: bytes) -> bytes:
+    """Remove a chunk."""
+    begin, end = _span(rng, content)
+    return content[:begin] + content[end:]
+
+
+def repeat(rng: Random, content: bytes) -> bytes:
+    """Write a chunk several times."""
+    begin, end = _span(rng, content)
+    return content[:end] + content[begin:end] * rng.choice([1, 2, 50]) + content[end:]
+
+
+def move(rng: Random, content: bytes) -> bytes:
+    """Write a chunk over another place."""
+    begin, end = _span(rng, content)
+    at = rng.randrange(len(content))
+    return content[:at] + content[begin:end] + content[at + end - begin :]
+
+
+def change_number(rng: Random, content: bytes) -> bytes:
+    """Put something else where digits stand."""
+    found = list(_NUMBER.finditer(content))
+    if not found:
+        return insert(rng, content)
+    for match in sorted(rng.sample(found, min(len(found), rng.choice([1, 1, 3]))), reverse=True,
+                        key=lambda one: one.start()):  # fmt: skip
+        content = content[: match.start()] + rng.choice(TOKENS) + content[match.end() :]
+    return content
+
+
+def change_digits(rng: Random, content: bytes) -> bytes:
+    """Replace digits by other digits."""
+    changed = bytearray(content)
+    for match in _NUMBER.finditer(content):
+        if rng.random() < 0.2:
+            changed[rng.randrange(match.start(), match.end())] = rng.choice(b"0123456789")
+    return bytes(changed)
+
+
+def insert(rng: Random, content: bytes) -> bytes:
+    """Put a hostile token somewhere."""
+    at = rng.randrange(len(content) + 1)
+    return content[:at] + rng.choice(TOKENS) + content[at:]
+
+
+def overwrite(rng: Random, content: bytes) -> bytes:
+    """Put bytes that lengths and offsets are made of over others: zeros, ones, anything."""
+    count = rng.choice([1, 2, 4, 8])
+    at = rng.randrange(len(content))
+    fill = rng.choice([b"\0", b"\xff", b"\x7f", b"\x80", rng.randbytes(1)])
+    return content[:at] + fill * count + content[at + count :]
+
+
+MUTATIONS: list[Callable[[Random, bytes], bytes]] = [
+    flip_bits, cut, leave_out, repeat, move, change_number, change_digits, insert, overwrite,
+]  # fmt: skip
+
+
+def mutate(rng: Random, content: bytes, other: bytes = b"") -> bytes:
+    """One to four kinds of damage, or the beginning of this and the end of another file."""
+    if other and rng.random() < 0.1:
+        return content[: rng.randrange(len(content))] + other[rng.randrange(len(other)) :]
+    for _ in range(rng.choice([1, 1, 2, 4])):
+        if content:
+            content = rng.choice(MUTATIONS)(rng, content)
+    return content
+
+
+def _span(rng: Random, content: bytes) -> tuple[int, int]:
+    begin = rng.randrange(len(content))
+    return begin, min(len(content), begin + rng.choice([1, 4, 16, 64, 256]))
+
+
+ODD_VALUES: list[Any] = [
+    None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, 10**400, -(10**400), 0.5, 1e308, float("nan"),
+    float("inf"), float("-inf"), "", "a", "\0", "\ud800", "__class__", "ü" * 100, "AAAAAAAAAAA=",
+    "AAAAAAAA8H8=", [], [[]], [None], {}, {"a": {}}, ["a", 1], [["a", 1]],
+]  # fmt: skip
+"""What JSON can say where something else was expected."""
+
+
+def mutate_tree(rng: Random, tree: Any) -> Any:
+    """The same JSON with something else, nothing, or twice as much in one place."""
+    tree = json.loads(json.dumps(tree))
+    for _ in range(rng.choice([1, 1, 1, 3])):
+        holders = list(_containers(tree))
+        holder = rng.choice(holders)
+        if not holder:
+            continue
+        key = rng.choice(list(holder)) if isinstance(holder, dict) else rng.randrange(len(holder))
+        what = rng.random()
+        if what < 0.65:
+            holder[key] = deepcopy(rng.choice(ODD_VALUES))  # it may be changed next
+        elif what < 0.8:
+            del holder[key]
+        elif what < 0.9 and isinstance(holder, list):
+            holder.insert(key, json.loads(json.dumps(holder[key])))
+        else:
+            holder[key] = rng.choice(holders)
+            tree = json.loads(json.dumps(tree)) if _is_tree(tree) else json.loads("[1]")
+    return tree
+
+
+def _containers(tree: Any) -> Any:
+    if isinstance(tree, (dict, list)):
+        yield tree
+        for value in tree.values() if isinstance(tree, dict) else tree:
+            yield from _containers(value)
+
+
+def _is_tree(tree: Any) -> bool:
+    """Whether it does not hold itself."""
+    try:
+        json.dumps(tree)
+    except ValueError:
+        return False
+    return True
