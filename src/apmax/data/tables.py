@@ -7,11 +7,11 @@ import math
 import re
 import warnings
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apmax.data.compression import OPENERS, TIMES, most_bytes
 from apmax.data.extras import need
@@ -129,8 +129,12 @@ def _read_text(file: Path, layout: Layout, text: Collection[str]) -> Any:
         raise FileFormatError(
             f"{file} is no UTF-8 text: found the byte {found}; save it as UTF-8"
         ) from None
-    _check_shape(file, frame, layout)
-    return _tidied(frame, text, pandas)
+    # pandas reads with several threads, so what comes after it had better not be one by one.
+    with ThreadPoolExecutor(1) as thread:
+        checked = thread.submit(_check_shape, file, frame.iloc[:, -1], layout)
+        tidied = _tidied(frame, text, pandas)
+        checked.result()
+    return tidied
 
 
 def _parse(file: Path, layout: Layout, text: Collection[str], pandas: Any) -> Any:
@@ -162,14 +166,14 @@ def _parse(file: Path, layout: Layout, text: Collection[str], pandas: Any) -> An
                 return pandas.read_csv(source, low_memory=False, **options)
 
 
-def _check_shape(file: Path, frame: Any, layout: Layout) -> None:
+def _check_shape(file: Path, last: Any, layout: Layout) -> None:
     """Find what pandas lets pass: a table without rows, and rows that are too short."""
     columns = len(layout.names)
-    if frame.shape[0] == 0:
+    if last.size == 0:
         raise FileFormatError(f"{file} holds the names of {columns} columns but no rows")
     # Short rows are filled up, so the last column tells whether there can be any.
-    if columns > 1 and frame.iloc[:, -1].isna().any():
-        short = find_short_row(file, layout, frame.shape[0])
+    if columns > 1 and last.isna().any():
+        short = find_short_row(file, layout, last.size)
         if short is not None:
             raise FileFormatError(
                 f"{file}, line {short.line}: {short.cells} cells, expected {columns}: leave cells "
@@ -210,17 +214,14 @@ def _has_rough_edges(column: Any) -> bool:
         if data is None:
             continue
         text = np.frombuffer(data, np.uint8)
-        if text.size and _is_rough(text).any():
+        rough = (text == ord(" ")) | (text == ord("\t")) | (text == ord("'"))
+        if rough.any():
             bounds = np.frombuffer(offsets, np.int64)[chunk.offset :][: len(chunk) + 1]
             # Of an empty text these are edges of its neighbours, or clipped: nothing new.
             first, last = bounds[:-1], bounds[1:] - 1
-            if any(_is_rough(text.take(edge, mode="clip")).any() for edge in (first, last)):
+            if any(rough.take(edge, mode="clip").any() for edge in (first, last)):
                 return True
     return False
-
-
-def _is_rough(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    return np.asarray((text == ord(" ")) | (text == ord("\t")) | (text == ord("'")), dtype=bool)
 
 
 def _as_double(number: int) -> float:
