@@ -35,13 +35,18 @@ class Unit(NamedTuple):
         return "-".join([self.work.__name__.strip("_"), *map(str, self.arguments)])
 
 
-def code_digest(also: tuple[str, ...] = ()) -> str:
+def code_digest() -> str:
     """SHA-256 of all code that results depend on, and of the libraries' versions."""
+    return digest_of(SOURCES)
+
+
+def digest_of(sources: Iterable[str]) -> str:
+    """SHA-256 of these files and folders of the package, and of the libraries' versions."""
     digest = hashlib.sha256(f"{np.__version__} {numba.__version__}".encode())
     root = Path(str(files("apmax")))
-    for source in (*SOURCES, *also):
+    for source in sources:
         place = root / source
-        for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
+        for path in [place] if place.suffix else sorted(place.rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()
 

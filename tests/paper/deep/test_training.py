@@ -64,6 +64,15 @@ def tiny_images(tmp_path_factory, monkeypatch):
     training._load_once.cache_clear()
 
 
+def test_the_other_beta0_are_tried_with_the_best_of_the_rest(tmp_path: Path) -> None:
+    preset = replace(TINY, rates=(1e-3,), gammas=(0.2, 0.5), beta0s=(0.9, 0.1))
+    Experiment(preset, tmp_path, ONE).table(["adap"])
+    tried = {path.parent.name.split("-1ep")[0] for path in tmp_path.glob("*adap*/result.json")}
+    first = {name for name in tried if "beta0.9" in name}
+    assert first == {"seed0-adap-lr0.001-gamma0.2-beta0.9", "seed0-adap-lr0.001-gamma0.5-beta0.9"}
+    assert len(tried - first) == 1
+
+
 def stage_of(method: str, epochs: int = 3, **changes: Any) -> Stage:
     gamma = {"adap": 0.5, "soap": 0.5, "smoothap": 0.1}.get(method)
     setting = Setting(1e-3, gamma, 0.9 if method in ("adap", "soap") else None)

@@ -73,9 +73,10 @@ class Preset:
     """Share of the training images whose AP is computed after each epoch."""
 
     def settings_of(self, method: str) -> list[Setting]:
-        """What is tried for a method."""
+        """What is tried for a method at first; other β₀ follow with the best of these."""
         if method in ("adap", "soap"):
-            return [Setting(*one) for one in product(self.rates, self.gammas, self.beta0s)]
+            pairs = product(self.rates, self.gammas)
+            return [Setting(rate, gamma, self.beta0s[0]) for rate, gamma in pairs]
         if method == "smoothap":
             return [Setting(*one) for one in product(self.rates, self.temperatures)]
         return [Setting(rate) for rate in self.rates]
@@ -100,7 +101,7 @@ PRESETS: Registry[Preset] = Registry(
             rates=(1e-6, 1e-5, 1e-4),
             gammas=(0.5, 1.0, 2.0, 5.0, 10.0),
             temperatures=(0.01, 0.1, 0.5, 1.0),
-            beta0s=(0.001, 0.1, 0.5, 0.9, 0.99, 0.999),
+            beta0s=(0.9, 0.001, 0.1, 0.5, 0.99, 0.999),
             seeds=5,
         ),
         "laptop": Preset(
@@ -114,7 +115,7 @@ PRESETS: Registry[Preset] = Registry(
             rates=(1e-4, 1e-3),
             gammas=(0.5, 1.0),
             temperatures=(0.1, 1.0),
-            beta0s=(0.9,),
+            beta0s=(0.9, 0.1, 0.001),
             seeds=3,
             watched=0.25,
         ),

@@ -11,7 +11,7 @@ import torch
 
 from apmax.errors import ParameterError
 from apmax.paper.deep.protocol import WITH_NEW_LAST_LAYER, Setting
-from apmax.paper.store import code_digest
+from apmax.paper.store import digest_of
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,17 @@ class Machine:
         return f"{self.device}{'-amp' if self.amp else ''}-{self.processes}"
 
 
+DEPENDS_ON = (
+    "torch",
+    "kernels",
+    "metrics.py",
+    "data/cifar.py",
+    *(f"paper/deep/{name}.py" for name in ("training", "objectives", "networks", "augmentation")),
+)
+"""The code that makes the result of a stage; which stages there are is no part of it."""
+
+
 def results_folder(out: Path, machine: Machine) -> Path:
     """Where results of this code on this kind of machine are."""
-    digest = code_digest(also=("torch", "disk.py"))[:12]
+    digest = digest_of(DEPENDS_ON)[:12]
     return out / f"deep-{torch.__version__.split('+')[0]}-{machine.digest}-{digest}"
