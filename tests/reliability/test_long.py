@@ -84,14 +84,14 @@ def fit_large(rows: int, solver: str) -> dict[str, Any]:
     return told
 
 
-LARGEST = {"soap-adam": 10.0, "lbfgs": 14.0}
+LARGEST = {"soap-adam": 12.0, "lbfgs": 16.0}
 """Arrays of n doubles that a fit takes beside its data, at most."""
 
 
 @needs_proc
 def test_a_fit_of_many_sparse_rows_takes_the_memory_that_is_stated() -> None:
     told = fit_large(300_000, "soap-adam")
-    assert told["arrays_of_n_doubles"] < LARGEST["soap-adam"] + 3  # the rest is not of n
+    assert told["arrays_of_n_doubles"] < LARGEST["soap-adam"] + 3  # some is not of n
     assert told["ap"] > 3 * told["prevalence"]
 
 
