@@ -18,6 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from apmax import (
     APClassifier,
     APClassifierCV,
+    SurrogateAP,
     average_precision,
     operating_point,
     precision_recall_curve,
@@ -63,12 +64,17 @@ def unaligned(values: Any) -> Any:
 
 # --- scores and labels
 
+
+def both(result: SurrogateAP) -> tuple[float, Any]:
+    return result.value, result.gradient
+
+
 SCORE_FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "average_precision": average_precision,
     "precision_recall_curve": precision_recall_curve,
     "operating_point": lambda y, s: operating_point(y, s, recall=0.5),
-    "surrogate_ap, hinge": lambda y, s: tuple(surrogate_ap(s, y)),
-    "surrogate_ap, logistic": lambda y, s: tuple(
+    "surrogate_ap, hinge": lambda y, s: both(surrogate_ap(s, y)),
+    "surrogate_ap, logistic": lambda y, s: both(
         surrogate_ap(s, y, surrogate="logistic", gamma=2.0)
     ),
     "count_alerts": lambda y, s: count_alerts(Scored("a", y, s)).true,

@@ -143,7 +143,8 @@ s = rng.normal(size=y.size) + y
 X = rng.normal(size=(2000, 5)) + y[:2000, None]
 parts = [average_precision(y, s)]
 for surrogate, gamma in (("squared_hinge", 0.1), ("logistic", 20.0)):
-    parts += [*surrogate_ap(s, y, surrogate=surrogate, gamma=gamma)]
+    result = surrogate_ap(s, y, surrogate=surrogate, gamma=gamma)
+    parts += [result.value, result.gradient]
 for solver in ("lbfgs", "adap-adam"):
     parts.append(APClassifier(solver, max_iter=20, random_state=0).fit(X, y[:2000]).coef_)
 print([hashlib.sha256(np.asarray(part).tobytes()).hexdigest()[:16] for part in parts])
