@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 READY := .venv/.ready
 
-.PHONY: help setup test soak lint format demo bench bench-linear bench-quality bench-torch bench-reading browser clean
+.PHONY: help setup test soak lint format demo bench bench-linear bench-quality bench-torch bench-reading browser audit hashes clean
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
@@ -58,6 +58,12 @@ browser:  ## install Chromium for the report's tests, where that is possible
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
 	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium chromium-driver; } \
 	  >/dev/null 2>&1 || echo "apmax: no Chromium, so the report's browser tests are skipped"
+
+audit: setup  ## compare what pip would install here with hashes.txt; downloads all of it
+	@$(BIN)/python .ci/hashes.py check
+
+hashes:  ## write hashes.txt for the versions of constraints.txt, from the package index
+	@$(PYTHON) .ci/hashes.py write
 
 clean:  ## remove .venv and everything generated
 	rm -rf .venv dist demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

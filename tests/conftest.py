@@ -1,8 +1,32 @@
-"""Shared by all tests: hypothesis without time limits, since a first call compiles."""
+"""Shared by all tests: hypothesis without time limits (a first call compiles), and no network."""
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("apmax", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("apmax")
+
+HERE = ("localhost", "::1")
+
+
+def _only_here(connect: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(self: socket.socket, address: Any) -> Any:
+        host = address[0] if isinstance(address, tuple) else "localhost"  # a path, of a Unix socket
+        if host not in HERE and not str(host).startswith("127."):
+            raise RuntimeError(f"a test connects to {address!r}: only loopback is allowed")
+        return connect(self, address)
+
+    return checked
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse any connection but to this machine."""
+    monkeypatch.setattr(socket.socket, "connect", _only_here(socket.socket.connect))
+    monkeypatch.setattr(socket.socket, "connect_ex", _only_here(socket.socket.connect_ex))
