@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,8 +15,14 @@ from joblib import Parallel, delayed
 
 from apmax.pipeline.storage import write_aside
 
-SOURCES = ("kernels", "method", "problem", "paper", "data", "linear", "metrics.py")
-"""What results depend on."""
+Advance = Callable[[int, int], None]
+"""(units done, of how many)."""
+
+SOURCES = (
+    *("kernels", "method", "problem", "data", "linear", "metrics.py"),
+    *(f"paper/{name}.py" for name in ("protocol", "linear_table", "curves", "rates")),
+)
+"""What results depend on, and not what draws them or puts them into words."""
 
 
 class Unit(NamedTuple):
@@ -37,7 +43,7 @@ def code_digest() -> str:
     root = Path(str(files("apmax")))
     for source in SOURCES:
         place = root / source
-        for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
+        for path in [place] if place.suffix else sorted(place.rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -63,6 +69,21 @@ class Store:
         for unit, result in done:
             self._write(unit, result)
             yield unit, result
+
+    def gather(
+        self,
+        units: Sequence[Unit],
+        *,
+        jobs: int = 2,
+        advance: Advance | None = None,
+        after: int = 0,
+        of: int | None = None,
+    ) -> Iterator[tuple[Unit, Any]]:
+        """:meth:`results`, telling how far it is; `after` and `of` where it is a part of more."""
+        for done, found in enumerate(self.results(units, jobs=jobs), start=after + 1):
+            if advance is not None:
+                advance(done, of or len(units))
+            yield found
 
     def _path(self, unit: Unit) -> Path:
         return self.folder / f"{unit.name}.json"
