@@ -229,17 +229,20 @@ def _guides(axes: Axes, rates: Sequence[Rate]) -> None:
     """Thin lines with the slopes of T = O(1/ε⁴) and T = O(1/ε⁵)."""
     lengths = np.array(rates[0].lengths, dtype=np.float64)
     lowest = min(float(np.sqrt(np.mean(rate.squares[0]))) for rate in rates)
-    for exponent, dash in ((4, "solid"), (5, (0, (2, 2)))):
+    guides: Any = ((4, "⁴", "solid", -3), (5, "⁵", (0, (2, 2)), 3))
+    for exponent, name, dash, above in guides:
         fall = 0.55 * lowest * (lengths / lengths[0]) ** (-1 / exponent)
         axes.plot(lengths, fall, color="0.6", linewidth=0.9, linestyle=dash)
         axes.annotate(
-            f"1/ε{'⁴' if exponent == 4 else '⁵'}", (lengths[-1], fall[-1]), xytext=(4, 0),
+            f"T ∝ 1/ε{name}", (lengths[-1], fall[-1]), xytext=(4, above),
             textcoords="offset points", color="0.45", va="center", annotation_clip=False,
         )  # fmt: skip
 
 
 def _exponents(axes: Axes, rates: Sequence[Rate]) -> None:
     """p of every method with its 95 % interval; a small cross is what the theorem says."""
+    for exponent in (4, 5):
+        axes.axvline(exponent, color="0.75", linewidth=0.9)
     for row, rate in enumerate(rates):
         colour, _ = STYLE[rate.key]
         for fitted, shift, filled in ((rate.whole, -0.13, True), (rate.upper, 0.13, False)):

@@ -24,6 +24,7 @@ from apmax.paper.protocol import (
     FURTHER_METHODS,
     PAPER_METHODS,
     REPEATS,
+    SPLIT_AT_RANDOM,
     UNSCALED,
     Outcome,
     Setting,
@@ -36,7 +37,6 @@ from apmax.paper.protocol import (
 from apmax.paper.store import Advance, Store, Unit
 from apmax.registry import Registry
 
-SPLIT_AT_RANDOM = ("mushrooms", "phishing", "phishing-unscaled")
 PUBLISHED: dict[str, tuple[float | None, ...]] = {
     "moap-v2": (0.999, 0.978, 0.596, 0.715, 0.584, 0.471),
     "adap-adam": (1.0, 0.981, 0.675, 0.730, 0.659, 0.536),
