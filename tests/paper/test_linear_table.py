@@ -12,7 +12,7 @@ from benchmarks.datasets import data_folder
 from apmax.data import PaperSet
 from apmax.errors import ParameterError, UnknownNameError
 from apmax.method.table import METHODS
-from apmax.paper import curves, linear_table, rates, store
+from apmax.paper import linear_table, rates, store
 from apmax.paper.linear_table import Cell, check_key, run_cells
 from apmax.paper.protocol import (
     BETAS,
@@ -101,7 +101,7 @@ def test_a_killed_run_goes_on_and_other_code_starts_anew(
     done = dict(Store(tmp_path / "results").results(units, jobs=1))
     assert sorted(done.values()) == [0, 1, 4, 9, 16, 25]
     assert len(Path(log).read_text().split()) <= 7  # nothing that was kept is done again
-    monkeypatch.setattr(store, "code_digest", lambda: "other code")
+    monkeypatch.setattr(store, "code_digest", lambda work: "other code")
     dict(Store(tmp_path / "results").results(units, jobs=1))
     assert len(Path(log).read_text().split()) >= 12
 
@@ -153,10 +153,14 @@ def test_tables_name_every_cell_the_papers_number_and_its_command() -> None:
     assert to_json(cells)[2]["command"] == "apmax paper cell soap-sgd w6a --setting 20,0.9,0.05"
 
 
-def test_results_depend_on_every_file_that_computes_them() -> None:
-    works = (linear_table._grid, linear_table._outcome, linear_table._fitted, curves._curves)
-    for work in (*works, rates._tune, rates._stationarity):
-        assert f"paper/{work.__module__.rsplit('.', 1)[-1]}.py" in store.SOURCES
+def test_results_depend_on_the_protocol_and_on_the_file_of_their_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    grid, outcome = (store.code_digest(work) for work in (linear_table._grid, rates._tune))
+    assert grid == store.code_digest(linear_table._outcome)  # one file, one digest
+    assert grid != outcome
+    monkeypatch.setattr(store, "SOURCES", store.SOURCES[:-1])
+    assert store.code_digest(linear_table._grid) != grid
 
 
 @needs_data

@@ -63,7 +63,8 @@ def table3(
 
         cells = _cells(settings, Store(out), all_keys(further=further), jobs)
         names = list(dict.fromkeys(cell.data for cell in cells))
-        table = make_table("test AP (ours less the paper's)", "method", *names)
+        heads = (name.replace("-", "-\n") for name in names)
+        table = make_table("test AP, and below it ours less the paper's", "method", *heads)
         for method in dict.fromkeys(cell.method for cell in cells):
             table.add_row(title_of(method), *(_told(c) for c in cells if c.method == method))
         data = to_json(cells)
@@ -157,7 +158,8 @@ def appendix(context: typer.Context, out: Folder = RESULTS, jobs: Jobs = 2) -> N
         data = to_json(cells)
         _write(out, "appendix", data, to_markdown(cells) + "\n" + settings_to_markdown(cells))
         _save(out, {"appendix": appendix_figure(curves)})
-        table = make_table("test AP (ours less the paper's)", "method", *APPENDIX_DATA)
+        title = "test AP, and below it ours less the paper's"
+        table = make_table(title, "method", *APPENDIX_DATA)
         for method in APPENDIX_METHODS:
             table.add_row(title_of(method), *(_told(c) for c in cells if c.method == method))
         settings.show(table, {"appendix": data})
@@ -235,7 +237,7 @@ def _curves(settings: Settings, out: Path, keys: list[Key], jobs: int) -> Any:
 
 
 def _told(cell: Cell) -> str:
-    beside = "" if cell.difference is None else f" ({cell.difference:+.3f})"
+    beside = "" if cell.difference is None else f"\n{cell.difference:+.3f}"
     return f"{cell.mean:.3f}{beside}"
 
 

@@ -8,7 +8,7 @@ and without any evaluation.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,6 +72,7 @@ def _gathered(method: str, name: str, setting: Setting, repeats: list[Any]) -> C
 def _curves(method: str, name: str, repeat: int, *values: float) -> dict[str, Any]:
     setting, data = Setting(*values), load(name, repeat)
     run = start(data, method, setting, repeat)
+    run.draws = _in_parts(run.draws(ROUNDS))
     train_ap = []
     for at in AT:
         if at > run.rounds:
@@ -90,6 +91,20 @@ def _curves(method: str, name: str, repeat: int, *values: float) -> dict[str, An
         "precision": precision_at(data.y_test, scores).tolist(),
         "seconds_per_round": float(np.median([seconds() for _ in range(5)])) / ROUNDS,
     }
+
+
+def _in_parts(draws: Any) -> Callable[[int], Any]:
+    """The draws of a run without a stop, some rounds at a time: the same run, looked at."""
+    taken = 0
+
+    def part(rounds: int) -> Any:
+        nonlocal taken
+        begin, taken = taken, taken + rounds
+        return draws._replace(
+            **{name: getattr(draws, name)[begin:taken] for name in draws._fields[1:]}
+        )
+
+    return part
 
 
 def precision_at(y: Mask, scores: Floats) -> Floats:

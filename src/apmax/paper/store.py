@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.resources import files
@@ -18,11 +19,8 @@ from apmax.pipeline.storage import write_aside
 Advance = Callable[[int, int], None]
 """(units done, of how many)."""
 
-SOURCES = (
-    *("kernels", "method", "problem", "data", "linear", "metrics.py"),
-    *(f"paper/{name}.py" for name in ("protocol", "linear_table", "curves", "rates")),
-)
-"""What results depend on, and not what draws them or puts them into words."""
+SOURCES = ("kernels", "method", "problem", "data", "linear", "metrics.py", "paper/protocol.py")
+"""What all results depend on; each depends on the file of its own work, too."""
 
 
 class Unit(NamedTuple):
@@ -37,23 +35,24 @@ class Unit(NamedTuple):
         return "-".join([self.work.__name__.strip("_"), *map(str, self.arguments)])
 
 
-def code_digest() -> str:
-    """SHA-256 of all code that results depend on, and of the libraries' versions."""
+def code_digest(work: Callable[..., Any]) -> str:
+    """SHA-256 of all code that a result depends on, and of the libraries' versions."""
     digest = hashlib.sha256(f"{np.__version__} {numba.__version__}".encode())
     root = Path(str(files("apmax")))
     for source in SOURCES:
         place = root / source
         for path in [place] if place.suffix else sorted(place.rglob("*.py")):
             digest.update(path.read_bytes())
+    digest.update(Path(inspect.getfile(work)).read_bytes())
     return digest.hexdigest()
 
 
 class Store:
-    """A folder with one JSON file per finished unit, under the digest of the code."""
+    """A folder with one JSON file per finished unit, under the digest of its code."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder / code_digest()[:16]
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._places: dict[Callable[..., Any], Path] = {}
 
     def results(self, units: Iterable[Unit], *, jobs: int = 2) -> Iterator[tuple[Unit, Any]]:
         """Every unit with its result: what is there already first, the rest as it comes."""
@@ -86,7 +85,11 @@ class Store:
             yield found
 
     def _path(self, unit: Unit) -> Path:
-        return self.folder / f"{unit.name}.json"
+        if unit.work not in self._places:
+            place = self.folder / code_digest(unit.work)[:16]
+            place.mkdir(parents=True, exist_ok=True)
+            self._places[unit.work] = place
+        return self._places[unit.work] / f"{unit.name}.json"
 
     def _read(self, unit: Unit) -> Any:
         path = self._path(unit)
