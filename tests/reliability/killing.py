@@ -100,16 +100,19 @@ def torch_training() -> Victim:
 
 def one_cell(method: str, repeat: int) -> list[list[float]]:
     """Training and test AP of a few settings of the paper's protocol, on small data."""
-    from types import SimpleNamespace
-
+    from apmax.data import PaperSet
     from apmax.method.table import METHODS
-    from apmax.paper.protocol import run, settings_of
+    from apmax.paper.protocol import ap_of, settings_of, train
 
     rng = np.random.default_rng(repeat)
     X = rng.random((2000, 8))
     y = X[:, 0] + 0.3 * rng.normal(size=2000) > 1.1
-    data = SimpleNamespace(X=X[::2], y=y[::2], X_test=X[1::2], y_test=y[1::2])
-    return [list(run(data, method, one, repeat)) for one in settings_of(METHODS[method])[::10]]
+    data = PaperSet(X=X[::2], y=y[::2], X_test=X[1::2], y_test=y[1::2])
+    aps = []
+    for setting in settings_of(METHODS[method])[::10]:
+        w = train(data, method, setting, repeat)
+        aps.append([0.0 if w is None else ap_of(X[k::2], y[k::2], w) for k in (0, 1)])
+    return aps
 
 
 def paper_table() -> Victim:

@@ -1,9 +1,13 @@
-"""Table 3: final test AP of linear models, with the rows that its readers miss."""
+"""Table 3: final test AP of linear models, with the rows that its readers miss.
+
+First the grid, on training data alone; then the chosen settings, on both. A cell is the same five
+runs wherever it is asked for.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +15,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import StratifiedKFold
 
-from apmax.data import load_paper_set
 from apmax.linear.classifier import APClassifier
 from apmax.linear.path import APClassifierCV
 from apmax.method.table import METHODS
@@ -21,21 +24,28 @@ from apmax.paper.protocol import (
     FURTHER_METHODS,
     PAPER_METHODS,
     REPEATS,
+    SPLIT_AT_RANDOM,
+    UNSCALED,
+    Outcome,
     Setting,
-    run,
+    ap_of,
+    best_setting,
+    load,
     settings_of,
+    train,
 )
-from apmax.paper.store import Store, Unit
+from apmax.paper.store import Advance, Store, Unit
+from apmax.registry import Registry
 
-SPLIT_AT_RANDOM = ("mushrooms", "phishing")
-PUBLISHED = {
+PUBLISHED: dict[str, tuple[float | None, ...]] = {
     "moap-v2": (0.999, 0.978, 0.596, 0.715, 0.584, 0.471),
     "adap-adam": (1.0, 0.981, 0.675, 0.730, 0.659, 0.536),
     "soap-sgd": (0.997, 0.978, 0.612, 0.714, 0.561, 0.476),
     "soap-adam": (1.0, 0.977, 0.592, 0.721, 0.475, 0.547),
     "smoothap": (0.962, 0.967, 0.473, 0.713, 0.459, 0.374),
+    "moap-v1": (None, 0.972, 0.608, None, None, None),
 }
-"""The paper's Table 3, in the order of DATA."""
+"""The paper's Table 3 in the order of DATA, and MOAP-V1 from its appendix."""
 NOT_STOCHASTIC = {
     "logistic": "LogisticRegression()",
     "logistic-cv": "LogisticRegressionCV, scored by AP",
@@ -49,27 +59,67 @@ class Cell(NamedTuple):
 
     method: str
     data: str
-    mean: float
-    std: float
-    train_mean: float
+    outcomes: tuple[Outcome, ...]
+    """Of every repeat."""
     setting: Setting | None
-    published: float | None
+
+    @property
+    def mean(self) -> float:
+        """Test AP, over the repeats."""
+        return float(np.mean([one.test_ap for one in self.outcomes]))
+
+    @property
+    def std(self) -> float:
+        """Of test AP over the repeats; 0 where nothing is random."""
+        tests = [one.test_ap for one in self.outcomes]
+        return float(np.std(tests, ddof=1)) if len(tests) > 1 else 0.0
+
+    @property
+    def train_mean(self) -> float:
+        """Training AP, over the repeats."""
+        return float(np.mean([one.train_ap for one in self.outcomes]))
+
+    @property
+    def published(self) -> float | None:
+        """The paper's number, if it has one."""
+        row, name = PUBLISHED.get(self.method), self.data.removesuffix("-unscaled")
+        return None if row is None else row[DATA.index(name)]
 
     @property
     def difference(self) -> float | None:
         """Ours less the paper's."""
         return None if self.published is None else self.mean - self.published
 
+    @property
+    def command(self) -> str:
+        """What to type to make this cell again."""
+        told = f"apmax paper cell {self.method} {self.data}"
+        return told if self.setting is None else f"{told} --setting {self.setting.spelled}"
 
-def _grid(method: str, name: str, repeat: int) -> list[list[float]]:
-    """Training and test AP of every setting, for one repeat."""
-    data = load_paper_set(name, seed=repeat)
-    return [list(run(data, method, setting, repeat)) for setting in settings_of(METHODS[method])]
+
+Key = tuple[str, str]
+"""A method and a data set."""
 
 
-def _fitted(model: str, name: str, repeat: int) -> list[list[float]]:
+def _grid(method: str, name: str, repeat: int) -> list[float]:
+    """Training AP of every setting, for one repeat; 0 where weights are not finite."""
+    data = load(name, repeat)
+    weights = (train(data, method, one, repeat) for one in settings_of(METHODS[method]))
+    return [0.0 if w is None else ap_of(data.X, data.y, w) for w in weights]
+
+
+def _outcome(method: str, name: str, repeat: int, *setting: float) -> Outcome:
+    """Training and test AP of one setting, for one repeat."""
+    data = load(name, repeat)
+    w = train(data, method, Setting(*setting), repeat)
+    if w is None:
+        return Outcome(0.0, 0.0)
+    return Outcome(ap_of(data.X, data.y, w), ap_of(data.X_test, data.y_test, w))
+
+
+def _fitted(model: str, name: str, repeat: int) -> Outcome:
     """Training and test AP of a model without a grid of ours."""
-    data = load_paper_set(name, seed=repeat)
+    data = load(name, repeat)
     folds = StratifiedKFold(5, shuffle=True, random_state=repeat)
     estimators: dict[str, Any] = {
         "logistic": LogisticRegression(max_iter=3000),
@@ -85,54 +135,73 @@ def _fitted(model: str, name: str, repeat: int) -> list[list[float]]:
         warnings.simplefilter("ignore", ConvergenceWarning)
         estimator.fit(data.X, data.y)
     parts = ((data.X, data.y), (data.X_test, data.y_test))
-    return [[average_precision(y, estimator.decision_function(X)) for X, y in parts]]
+    return Outcome(*(average_precision(y, estimator.decision_function(X)) for X, y in parts))
 
 
-def units(*, further: bool = True) -> list[Unit]:
-    """All pieces of the table; sets with a given split need no repeat of what is not random."""
-    methods = PAPER_METHODS + (FURTHER_METHODS if further else ())
-    grids = [
-        Unit(_grid, (method, name, repeat))
-        for name in DATA
-        for method in methods
+def all_keys(*, further: bool = True) -> list[Key]:
+    """The cells of the table, row by row; what is unscaled only for the paper's methods."""
+    paper = [(method, name) for method in PAPER_METHODS for name in (*DATA, *UNSCALED)]
+    others = (*FURTHER_METHODS, *NOT_STOCHASTIC) if further else ()
+    return paper + [(method, name) for method in others for name in DATA]
+
+
+def check_key(method: str, name: str) -> Key:
+    """The cell, if method and data are known."""
+    rows = (*PAPER_METHODS, *FURTHER_METHODS, *NOT_STOCHASTIC)
+    columns = (*DATA, *UNSCALED)
+    return (
+        Registry("method", {row: row for row in rows}).choose(method),
+        Registry("data", {column: column for column in columns}).choose(name),
+    )
+
+
+def choose_settings(
+    store: Store, keys: Sequence[Key], *, jobs: int = 2, advance: Advance | None = None
+) -> dict[Key, Setting]:
+    """The settings with the highest mean training AP, over the whole grid."""
+    # Large sets first, so that no process waits for the last one.
+    order = (*DATA, *UNSCALED)[::-1]
+    units = [
+        Unit(_grid, (*key, repeat))
+        for key in sorted(keys, key=lambda key: order.index(key[1]))
+        if key[0] in METHODS
         for repeat in range(REPEATS)
     ]
-    others = [
-        Unit(_fitted, (model, name, repeat))
-        for name in DATA
-        for model in (NOT_STOCHASTIC if further else ())
-        for repeat in range(REPEATS if name in SPLIT_AT_RANDOM else 1)
-    ]
-    return grids + others
-
-
-Advance = Callable[[int, int], None]
-
-
-def linear_table(
-    store: Store, *, further: bool = True, jobs: int = 2, advance: Advance | None = None
-) -> list[Cell]:
-    """Run what is missing and return all cells."""
-    every = units(further=further)
-    outcomes: dict[tuple[str, str], dict[int, Any]] = {}
-    for done, (unit, result) in enumerate(store.results(every, jobs=jobs), start=1):
+    train_aps: dict[Key, dict[int, list[float]]] = {}
+    for unit, result in store.gather(units, jobs=jobs, advance=advance):
         method, name, repeat = unit.arguments
-        outcomes.setdefault((method, name), {})[repeat] = result
-        if advance is not None:
-            advance(done, len(every))
-    order = [*PAPER_METHODS, *FURTHER_METHODS, *NOT_STOCHASTIC]
-    keys = sorted(outcomes, key=lambda key: (order.index(key[0]), DATA.index(key[1])))
+        train_aps.setdefault((method, name), {})[repeat] = result
+    chosen = {}
+    for (method, name), repeats in train_aps.items():
+        row = METHODS[method]
+        best = best_setting(row, np.mean([repeats[k] for k in range(REPEATS)], axis=0))
+        chosen[method, name] = settings_of(row)[best]
+    return chosen
+
+
+def run_cells(
+    store: Store,
+    keys: Sequence[Key],
+    settings: Mapping[Key, Setting],
+    *,
+    jobs: int = 2,
+    advance: Advance | None = None,
+) -> list[Cell]:
+    """Train and test every cell with its setting."""
+    units = [unit for key in keys for unit in _units_of(*key, settings.get(key))]
+    outcomes: dict[Key, dict[int, Outcome]] = {}
+    for unit, result in store.gather(units, jobs=jobs, advance=advance):
+        method, name, repeat = unit.arguments[:3]
+        outcomes.setdefault((method, name), {})[repeat] = Outcome(*result)
     return [
-        _cell(*key, [outcomes[key][repeat] for repeat in sorted(outcomes[key])]) for key in keys
+        Cell(*key, tuple(outcomes[key][k] for k in sorted(outcomes[key])), settings.get(key))
+        for key in keys
     ]
 
 
-def _cell(method: str, name: str, repeats: list[Any]) -> Cell:
-    """The setting with the highest mean training AP, and its test AP."""
-    table = np.array(repeats)  # repeats × settings × (train, test)
-    best = int(np.argmax(table[:, :, 0].mean(axis=0)))
-    train, test = table[:, best, 0], table[:, best, 1]
-    setting = settings_of(METHODS[method])[best] if method in METHODS else None
-    published = PUBLISHED[method][DATA.index(name)] if method in PUBLISHED else None
-    std = float(test.std(ddof=1)) if test.size > 1 else 0.0
-    return Cell(method, name, float(test.mean()), std, float(train.mean()), setting, published)
+def _units_of(method: str, name: str, setting: Setting | None) -> list[Unit]:
+    if setting is not None:
+        return [Unit(_outcome, (method, name, repeat, *setting)) for repeat in range(REPEATS)]
+    # A given split and a model without draws: the same every time.
+    repeats = REPEATS if name in SPLIT_AT_RANDOM else 1
+    return [Unit(_fitted, (method, name, repeat)) for repeat in range(repeats)]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -19,8 +20,11 @@ from joblib import Parallel, delayed
 
 from apmax.disk import make_folder, write_aside
 
-SOURCES = ("kernels", "method", "problem", "paper", "data", "linear", "metrics.py")
-"""What results depend on."""
+Advance = Callable[[int, int], None]
+"""(units done, of how many)."""
+
+SOURCES = ("kernels", "method", "problem", "data", "linear", "metrics.py", "paper/protocol.py")
+"""What all results depend on; each depends on the file of its own work, too."""
 
 
 class Unit(NamedTuple):
@@ -35,12 +39,12 @@ class Unit(NamedTuple):
         return "-".join([self.work.__name__.strip("_"), *map(str, self.arguments)])
 
 
-def code_digest() -> str:
-    """SHA-256 of all code that results depend on, and of the libraries' versions."""
-    return digest_of(SOURCES)
+def code_digest(work: Callable[..., Any]) -> str:
+    """SHA-256 of all code that a result depends on, and of the libraries' versions."""
+    return digest_of(SOURCES, Path(inspect.getfile(work)))
 
 
-def digest_of(sources: Iterable[str]) -> str:
+def digest_of(sources: Iterable[str], *others: Path) -> str:
     """SHA-256 of these files and folders of the package, and of the libraries' versions."""
     digest = hashlib.sha256(f"{np.__version__} {numba.__version__}".encode())
     root = Path(str(files("apmax")))
@@ -48,15 +52,17 @@ def digest_of(sources: Iterable[str]) -> str:
         place = root / source
         for path in [place] if place.suffix else sorted(place.rglob("*.py")):
             digest.update(path.read_bytes())
+    for path in others:
+        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
 class Store:
-    """A folder with one JSON file per finished unit, under the digest of the code."""
+    """A folder with one JSON file per finished unit, under the digest of its code."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder / code_digest()[:16]
-        make_folder(self.folder)
+        self.folder = folder
+        self._places: dict[Callable[..., Any], Path] = {}
 
     def results(self, units: Iterable[Unit], *, jobs: int = 2) -> Iterator[tuple[Unit, Any]]:
         """Every unit with its result: what is there already first, the rest as it comes."""
@@ -73,8 +79,27 @@ class Store:
             self._write(unit, result)
             yield unit, result
 
+    def gather(
+        self,
+        units: Sequence[Unit],
+        *,
+        jobs: int = 2,
+        advance: Advance | None = None,
+        after: int = 0,
+        of: int | None = None,
+    ) -> Iterator[tuple[Unit, Any]]:
+        """:meth:`results`, telling how far it is; `after` and `of` where it is a part of more."""
+        for done, found in enumerate(self.results(units, jobs=jobs), start=after + 1):
+            if advance is not None:
+                advance(done, of or len(units))
+            yield found
+
     def _path(self, unit: Unit) -> Path:
-        return self.folder / f"{unit.name}.json"
+        if unit.work not in self._places:
+            place = self.folder / code_digest(unit.work)[:16]
+            make_folder(place)
+            self._places[unit.work] = place
+        return self._places[unit.work] / f"{unit.name}.json"
 
     def _read(self, unit: Unit) -> Any:
         """What was stored; None if there is nothing, or what a failing disk left of it."""
