@@ -92,7 +92,7 @@ _RECIPES = Registry(
 )
 
 
-def load_paper_set(name: str, seed: int = 0, *, scaled: bool = True) -> PaperSet:
+def load_paper_set(name: str, seed: int = 0) -> PaperSet:
     """A data set of the paper's linear experiments, prepared as there.
 
     Features are scaled to [0, 1] by the training set. Of mushrooms and phishing, positives
@@ -106,7 +106,6 @@ def load_paper_set(name: str, seed: int = 0, *, scaled: bool = True) -> PaperSet
     ----------
     name : "mushrooms", "phishing", "w6a", "a9a", "w8a" or "ijcnn1".
     seed : of what is random in the preparation.
-    scaled : whether features are brought to [0, 1]; else they are as distributed.
     """
     recipe = _RECIPES.choose(name)
     seed = check_count(seed, "seed", at_least=0, why="it seeds the split")
@@ -115,8 +114,7 @@ def load_paper_set(name: str, seed: int = 0, *, scaled: bool = True) -> PaperSet
         X, y, X_test, y_test = split(*drop_positives(*parts[0], recipe.rate, seed), seed)
     else:
         (X, y), (X_test, y_test) = parts
-    if scaled:
-        X, X_test = scale_to_unit(X, X_test)
+    X, X_test = scale_to_unit(X, X_test)
     return PaperSet(X, y, X_test, y_test)
 
 

@@ -25,7 +25,6 @@ from apmax.paper.protocol import (
     PAPER_METHODS,
     REPEATS,
     SPLIT_AT_RANDOM,
-    UNSCALED,
     Outcome,
     Setting,
     ap_of,
@@ -82,8 +81,8 @@ class Cell(NamedTuple):
     @property
     def published(self) -> float | None:
         """The paper's number, if it has one."""
-        row, name = PUBLISHED.get(self.method), self.data.removesuffix("-unscaled")
-        return None if row is None else row[DATA.index(name)]
+        row = PUBLISHED.get(self.method)
+        return None if row is None else row[DATA.index(self.data)]
 
     @property
     def difference(self) -> float | None:
@@ -139,19 +138,17 @@ def _fitted(model: str, name: str, repeat: int) -> Outcome:
 
 
 def all_keys(*, further: bool = True) -> list[Key]:
-    """The cells of the table, row by row; what is unscaled only for the paper's methods."""
-    paper = [(method, name) for method in PAPER_METHODS for name in (*DATA, *UNSCALED)]
+    """The cells of the table, row by row."""
     others = (*FURTHER_METHODS, *NOT_STOCHASTIC) if further else ()
-    return paper + [(method, name) for method in others for name in DATA]
+    return [(method, name) for method in (*PAPER_METHODS, *others) for name in DATA]
 
 
 def check_key(method: str, name: str) -> Key:
     """The cell, if method and data are known."""
     rows = (*PAPER_METHODS, *FURTHER_METHODS, *NOT_STOCHASTIC)
-    columns = (*DATA, *UNSCALED)
     return (
         Registry("method", {row: row for row in rows}).choose(method),
-        Registry("data", {column: column for column in columns}).choose(name),
+        Registry("data", {column: column for column in DATA}).choose(name),
     )
 
 
@@ -160,7 +157,7 @@ def choose_settings(
 ) -> dict[Key, Setting]:
     """The settings with the highest mean training AP, over the whole grid."""
     # Large sets first, so that no process waits for the last one.
-    order = (*DATA, *UNSCALED)[::-1]
+    order = DATA[::-1]
     units = [
         Unit(_grid, (*key, repeat))
         for key in sorted(keys, key=lambda key: order.index(key[1]))

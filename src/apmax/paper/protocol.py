@@ -12,9 +12,10 @@ AP is the same to 1e-4, as on mushrooms, which many settings rank perfectly, the
 taken, and then the smallest step. Sets that the paper splits at random are split anew for every
 repeat.
 
-Four of the sets reach from 0 to 1 as they are distributed. Phishing and ijcnn1 do not (up to 0.18,
-from -0.93): "phishing-unscaled" and "ijcnn1-unscaled" are without the scaling that the paper
-describes.
+"We scale the feature vectors into [0, 1]" does not say whether features or vectors are scaled. Here
+it is both: features reach from 0 to 1 in the training set, and then every vector has length 1. With
+the second step training AP is higher by 0.006 on average over the 30 cells (higher in 12, lower in
+13, most on w6a and w8a).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.preprocessing import normalize
 
 from apmax.data import PaperSet, load_paper_set
 from apmax.errors import ParameterError
@@ -48,8 +50,7 @@ GAMMAS = {
 SAME_AP = 1e-4
 """Training APs that differ by less are the same."""
 DATA = ("mushrooms", "phishing", "w6a", "a9a", "w8a", "ijcnn1")
-UNSCALED = ("phishing-unscaled", "ijcnn1-unscaled")
-SPLIT_AT_RANDOM = ("mushrooms", "phishing", "phishing-unscaled")
+SPLIT_AT_RANDOM = ("mushrooms", "phishing")
 PAPER_METHODS = ("moap-v2", "adap-adam", "soap-sgd", "soap-adam", "smoothap")
 FURTHER_METHODS = (
     "moap-v1",
@@ -118,7 +119,8 @@ def load(name: str, repeat: int) -> PaperSet:
 
 @lru_cache(maxsize=1)  # work comes set by set
 def _loaded(name: str, seed: int) -> PaperSet:
-    return load_paper_set(name.removesuffix("-unscaled"), seed=seed, scaled=name not in UNSCALED)
+    data = load_paper_set(name, seed=seed)
+    return data._replace(X=normalize(data.X), X_test=normalize(data.X_test))
 
 
 def start(data: PaperSet, method: str, setting: Setting, repeat: int) -> StochasticRun:
