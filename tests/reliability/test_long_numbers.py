@@ -30,7 +30,7 @@ def eager_decay(u: float, beta0: float, rounds: int) -> float:
 
 
 @pytest.mark.parametrize("beta0", BETAS, ids=str)
-@pytest.mark.parametrize("rounds", [2_000, pytest.param(10**6, marks=pytest.mark.soak)], ids=str)
+@pytest.mark.parametrize("rounds", [300, pytest.param(10**6, marks=pytest.mark.soak)], ids=str)
 def test_a_row_left_alone_has_decayed_as_if_every_round_had_touched_it(
     beta0: float, rounds: int
 ) -> None:
@@ -109,7 +109,7 @@ def test_logits_far_out_give_finite_gradients_through_sigma(size: float) -> None
     value.backward()
     assert z.grad is not None
     assert torch.isfinite(z.grad).all()
-    assert float(value) < 0
+    assert value.item() < 0
 
 
 def test_single_precision_scores_stay_within_1e_5_of_double() -> None:

@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from apmax.errors import NonFiniteError
 from apmax.registry import Registry
 from apmax.validation import Floats
 
 BLOCK = 8192
+LARGEST = 1e150
+"""Of a feature's values: sums of their squares are finite, for any number of rows."""
 
 
 class Design:
@@ -64,8 +67,19 @@ class Design:
 
 def make_design(X: Any, how: str, weight: Floats | None) -> Design:
     """X scaled to unit deviation or unit maximum, and centred if it is dense."""
+    _check_that_squares_fit(X)
     scale = SCALES.choose(how)(X, weight)
     return Design(X, scale, None if sp.issparse(X) else mean_of(X, weight))
+
+
+def _check_that_squares_fit(X: Any) -> None:
+    largest = largest_size(X)
+    if largest.max() > LARGEST:
+        feature = int(largest.argmax())
+        raise NonFiniteError(
+            f"`X` reaches {largest[feature]:g} in feature {feature}, and squares of numbers above "
+            f"{LARGEST:g} are infinite in double precision: divide the feature by a constant"
+        )
 
 
 def mean_of(X: Any, weight: Floats | None) -> Floats:

@@ -137,7 +137,8 @@ def _learn(name: str, values: Any) -> Column:
     if order or _is_number(known):
         numbers = _years(_as_dates(values, order)) if order else _numbers(values)
         finite = numbers[np.isfinite(numbers)]
-        median = float(np.median(finite)) if finite.size else 0.0
+        # Halves, since of an even number the two in the middle are added.
+        median = 2 * float(np.median(finite / 2)) if finite.size else 0.0
         kind = "date" if order else "number"
         return Column(name, kind, median, has_missing=finite.size < numbers.size, order=order)
     counts = _words(values).value_counts()
