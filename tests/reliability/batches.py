@@ -37,12 +37,22 @@ class Figures(NamedTuple):
         )
 
 
+def fuzz_all(inputs: dict[str, int]) -> list[Figures]:
+    """Some inputs of each format, in one process."""
+    return [
+        Figures(
+            one["name"], one["inputs"], one["counts"].get("read", 0), one["slowest"], one["memory"]
+        )
+        for one in _batch(",".join(inputs), 0, ",".join(map(str, inputs.values())))
+    ]
+
+
 def fuzz(name: str, inputs: int, first: int = 0) -> Figures:
     """Read that many inputs of a format; AssertionError with the first failures if any."""
     total, read, slowest, memory = 0, 0, 0.0, 0
     for begin in range(first, first + inputs, BATCH):
         count = min(BATCH, first + inputs - begin)
-        found = _batch(name, begin, count)
+        (found,) = _batch(name, begin, str(count))
         total += found["inputs"]
         read += found["counts"].get("read", 0)
         slowest, memory = max(slowest, found["slowest"]), max(memory, found["memory"])
@@ -51,9 +61,9 @@ def fuzz(name: str, inputs: int, first: int = 0) -> Figures:
     return Figures(name, total, read, slowest, memory)
 
 
-def _batch(name: str, first: int, count: int) -> Any:
+def _batch(names: str, first: int, counts: str) -> list[Any]:
     with tempfile.TemporaryDirectory(dir=_quick_folder()) as folder:
-        arguments = [name, str(first), str(count), folder]
+        arguments = [names, str(first), counts, folder]
         done = subprocess.run(
             [sys.executable, "-m", "tests.reliability.fuzzing", *arguments],
             env={**os.environ, **ENVIRONMENT},
@@ -64,14 +74,15 @@ def _batch(name: str, first: int, count: int) -> Any:
         at = Path(folder, "number")
         number = at.read_text().strip() if at.exists() else "none"
     if done.returncode == -signal.SIGALRM:
-        raise AssertionError(f"{name} {number} took longer than allowed")
+        raise AssertionError(f"{number} took longer than allowed")
     if done.returncode != 0:
         raise AssertionError(
-            f"{name} {number} ended the process with {done.returncode}: {done.stderr[-2000:]}"
+            f"{number} ended the process with {done.returncode}: {done.stderr[-2000:]}"
         )
-    found = json.loads(done.stdout)
-    if found["failures"]:
-        raise AssertionError("\n".join(found["failures"]))
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    failures = [one for figures in found for one in figures["failures"]]
+    if failures:
+        raise AssertionError("\n".join(failures))
     return found
 
 

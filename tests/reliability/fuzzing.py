@@ -1,9 +1,10 @@
 """Damaged files against the readers, many thousands, in a process that may die.
 
-``python -m tests.reliability.fuzzing FORMAT FIRST COUNT FOLDER`` reads COUNT inputs and prints what
-became of them as JSON. Each input is a function of its format and number. The process has an
-alarm that kills it when one input takes too long, and a limit on its memory that the size of
-the input sets; the number of the input in work is on disk, so that the parent can name it.
+``python -m tests.reliability.fuzzing FORMATS FIRST COUNTS FOLDER`` (lists with commas) reads that
+many inputs and prints what became of each format's as a line of JSON. Each input is a function of
+its format and number. The process has an alarm that kills it when one input takes too long, and a
+limit on its memory that the size of the input sets; the input in work is named on disk, so that
+the parent can say which it was.
 """
 
 from __future__ import annotations
@@ -84,16 +85,14 @@ def run(name: str, first: int, count: int, folder: Path) -> dict[str, Any]:
     failures: list[str] = []
     slowest, slowest_at = 0.0, first
     path = folder / f"input{FORMATS[name].suffix}"
-    FORMATS[name].warm_up(folder)  # imports, compiles and reserves whatever a reader does once
     Path("/proc/self/clear_refs").write_text("5")
     before = _status("VmHWM")
     watch = Watch()
-    refuse_to_run_code()
     at_work = os.open(folder / "number", os.O_CREAT | os.O_WRONLY)
     for number in range(first, first + count):
         content = input_of(name, number)
         path.write_bytes(content)
-        os.pwrite(at_work, b"%20d" % number, 0)
+        os.pwrite(at_work, f"{name} {number}".ljust(30).encode(), 0)
         start = time.perf_counter()
         watch.limit(len(content))
         outcome, words = outcome_of(name, path)
@@ -136,9 +135,13 @@ FORBIDDEN = {
 
 def main() -> None:
     """Run the arguments' batch and print its figures."""
-    name, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    names, first, counts, folder = sys.argv[1:]
     warnings.simplefilter("ignore")
-    print(json.dumps(run(name, first, count, Path(sys.argv[4]))))
+    for name in names.split(","):  # before the hook, since warming up may unpickle compiled code
+        FORMATS[name].warm_up(Path(folder))
+    refuse_to_run_code()
+    for name, count in zip(names.split(","), counts.split(","), strict=True):
+        print(json.dumps({"name": name, **run(name, int(first), int(count), Path(folder))}))
 
 
 if __name__ == "__main__":

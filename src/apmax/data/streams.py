@@ -57,14 +57,14 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
 
 
 HEAD, LONGEST = 1 << 16, 1 << 25
-"""Bytes that tell what a file is, and how many a first line may have."""
+"""Bytes that tell what a file is, and how many two lines may have."""
 
 
 def read_head(path: Path) -> bytes:
-    """The first lines, decompressed: whole ones, unless the very first is endless."""
+    """The first lines, decompressed: two whole ones at least, unless they are endless."""
     with open_bytes(path) as file:
         head = file.read(HEAD)
-        while len(head) < LONGEST and b"\n" not in head.lstrip():
+        while len(head) < LONGEST and head.lstrip().count(b"\n") < 2:
             more = file.read(len(head))
             if not more:
                 return head

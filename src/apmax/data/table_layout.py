@@ -54,12 +54,14 @@ def find_layout(file: Path, header: bool | None, *, tab: bool) -> Layout:
     lines = list(io.StringIO(text, newline=""))  # not splitlines, which has a dozen newlines
     separator = "\t" if tab else _find_separator(lines)
     blank = next(k for k, line in enumerate(lines) if line.strip())
-    cells = [cell.strip() for cell in next(_rows(lines[blank:], separator), [])]
-    if not 0 < len(cells) <= MOST_COLUMNS:
+    first, *second = [*islice(_rows(lines[blank:], separator), 2)] or [[]]
+    widest = max(map(len, (first, *second)))
+    if not first or widest > MOST_COLUMNS:
         raise FileFormatError(
-            f"{file}: the first row has {len(cells) or 'no'} cells that can be read, and a table "
-            f"has 1 to {MOST_COLUMNS} columns: use LIBSVM or .npz for wider data"
+            f"{file}: the first rows have {widest or 'no'} cells that can be read, and a table has "
+            f"1 to {MOST_COLUMNS} columns: use LIBSVM or .npz for wider data"
         )
+    cells = [cell.strip() for cell in first]
     if header is None:
         header = looks_like_header(cells)
     names = column_names(cells if header else [""] * len(cells))
