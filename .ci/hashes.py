@@ -13,6 +13,7 @@ On a machine without such a folder ``pip install --require-hashes --no-deps -r h
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -23,7 +24,6 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PINS, LIST = ROOT / "constraints.txt", ROOT / "hashes.txt"
-INDEX = "https://pypi.org/simple/"
 _LINK = re.compile(r"/([^/\"#]+)#sha256=([0-9a-f]{64})")
 _WHEEL, _SOURCE = re.compile(r"(.+?)-([^-]+)-.+\.whl"), re.compile(r"(.+)-([^-]+)\.(?:tar\.gz|zip)")
 
@@ -51,14 +51,26 @@ def hashes_of(page: str, name: str, version: str) -> list[str]:
     return sorted(found)
 
 
+def index() -> str:
+    """Where pip looks for packages, by its own settings."""
+    given = os.environ.get("PIP_INDEX_URL")
+    if given is None:
+        command = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
+        given = subprocess.run(command, check=False, capture_output=True, text=True).stdout.strip()
+    if not given:
+        raise SystemExit("set PIP_INDEX_URL to the package index, the page that ends in /simple/")
+    return given.rstrip("/") + "/"
+
+
 def write() -> None:
     """Write hashes.txt from the index."""
+    place = index()
 
     def entry(pin: tuple[str, str]) -> str:
-        with urllib.request.urlopen(f"{INDEX}{plain(pin[0])}/", timeout=60) as answer:
+        with urllib.request.urlopen(f"{place}{plain(pin[0])}/", timeout=60) as answer:
             found = hashes_of(answer.read().decode(), *pin)
         if not found:
-            raise SystemExit(f"{pin[0]}=={pin[1]} is not on {INDEX}")
+            raise SystemExit(f"{pin[0]}=={pin[1]} is not on {place}")
         return " \\\n    ".join([f"{pin[0]}=={pin[1]}", *(f"--hash=sha256:{one}" for one in found)])
 
     with ThreadPoolExecutor(8) as pool:
