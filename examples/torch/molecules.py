@@ -2,9 +2,10 @@
 
     python examples/torch/molecules.py hiv_ecfp4_1024.npz
 
-The file holds 41,127 molecules as fingerprints of 1024 bits (CSR: indptr, indices), y, and
-MoleculeNet's scaffold split: 0 to train, 1 to choose the epoch, 2 to test. The test molecules
-have other skeletons than those seen in training.
+The file holds the 41,127 molecules of MoleculeNet's HIV set: Morgan fingerprints of radius 2 and
+1024 bits (by RDKit) as CSR (indptr, indices), y of shape (n, 1), and the scaffold split: 0 to
+train, 1 to choose the epoch, 2 to test. The test molecules have other skeletons than those seen
+in training.
 """
 
 import copy
@@ -113,6 +114,8 @@ def main(path: Path, seeds: int = 5, epochs: int = 6) -> dict[str, list[float]]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        raise SystemExit(__doc__)
     for name, aps in main(Path(sys.argv[1])).items():
         mean, spread = statistics.mean(aps), statistics.stdev(aps)
         print(f"test AP, second half by {name}: {mean:.3f} ± {spread:.3f}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,9 +24,11 @@ if sys.platform != "win32":
 def write_aside(path: Path, content: bytes) -> None:
     """Replace the file at once: never half of it is there, whatever happens.
 
-    What is no regular file (a pipe, a device) is written to as it is. What writers of this file
-    left aside when they were killed is removed.
+    What is no regular file (a pipe, a device) is written to as it is. A link stays a link, and a
+    file that was there keeps its mode. What writers of this file left aside when they were killed
+    is removed.
     """
+    path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
         try:
             path.write_bytes(content)
@@ -38,6 +41,8 @@ def write_aside(path: Path, content: bytes) -> None:
         raise FileError(f"cannot write to {path.parent} ({error.strerror or error})") from None
     try:
         with os.fdopen(handle, "wb") as file:
+            if path.exists():
+                os.chmod(aside, stat.S_IMODE(path.stat().st_mode))
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -68,7 +73,8 @@ def make_folder(folder: Path) -> None:
 def locked_folder(folder: Path) -> Iterator[bool]:
     """Whether this process alone has the folder, until the end of the block.
 
-    The folder itself is locked: there is no lock file to be left behind.
+    The folder itself is locked: there is no lock file to be left behind. Where folders cannot be
+    locked (Windows, some network file systems) it is always True.
     """
     if sys.platform == "win32":
         yield True  # a folder cannot be opened there

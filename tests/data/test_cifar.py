@@ -7,6 +7,7 @@ import tarfile
 import numpy as np
 import pytest
 
+from apmax.data import cifar
 from apmax.data.cifar import (
     keep_few_positives,
     load_imbalanced_cifar,
@@ -44,7 +45,16 @@ def cifar10(tmp_path, monkeypatch):
     (tmp_path / "images").mkdir()
     write_archive(tmp_path / "images" / "cifar-10-binary.tar.gz", parts)
     monkeypatch.setenv("APMAX_DATA", str(tmp_path))
+    monkeypatch.setattr(cifar, "_checked", lambda path, archive: path)  # not the publisher's
     return parts
+
+
+def test_an_archive_that_is_not_the_publishers_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "cifar-10-binary.tar.gz").write_bytes(b"another")
+    monkeypatch.setenv("APMAX_DATA", str(tmp_path))
+    with pytest.raises(FileFormatError, match="not the publisher's"):
+        load_imbalanced_cifar("cifar10")
 
 
 def test_half_of_the_classes_is_positive_and_two_percent_of_them_stay(cifar10):
@@ -118,6 +128,17 @@ def bad_class(path):
     write_archive(path, parts)
 
 
+def flipped_bytes(path):
+    names = [f"cifar-10-batches-bin/data_batch_{k}.bin" for k in range(1, 6)]
+    rng = np.random.default_rng(3)
+    classes = np.zeros(20, np.uint8)
+    names.append("cifar-10-batches-bin/test_batch.bin")
+    write_archive(path, {name: (classes, images_of(classes, rng)) for name in names})
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 : len(content) // 2 + 400] = b"\xff" * 400
+    path.write_bytes(content)
+
+
 def cut_short(path):
     write_archive(path, {"cifar-10-batches-bin/data_batch_1.bin": (np.zeros(1), np.zeros((1, 9)))})
 
@@ -127,10 +148,11 @@ def cut_short(path):
     [
         (lambda path: path.write_bytes(b"no archive"), "cannot be read as cifar-10"),
         (lambda path: write_archive(path, {}), "cannot be read as cifar-10"),
+        (flipped_bytes, "cannot be read as cifar-10|class|records"),
         (cut_short, "records of 3073"),
         (bad_class, "class 11"),
     ],
-    ids=["no archive", "empty", "cut short", "unknown class"],
+    ids=["no archive", "empty", "flipped bytes", "cut short", "unknown class"],
 )
 def test_a_bad_archive_is_named(tmp_path, make, says):
     path = tmp_path / "cifar.tar.gz"

@@ -52,15 +52,15 @@ def table4(
     """
     settings: Settings = context.obj
     with one_line_errors(settings):
-        from apmax.disk import make_folder, write_aside
+        from apmax.disk import write_aside
         from apmax.paper.deep.protocol import METHODS, TITLES
         from apmax.paper.deep.reports import draw_curves, setting_in_words, to_json, to_markdown
         from apmax.paper.deep.stages import Machine, results_folder
         from apmax.paper.deep.table import Experiment
+        from apmax.paper.figures import save
 
         machine = Machine(device, amp, compiled, processes, threads)
         numbers = None if seeds is None else _numbers(seeds)
-        make_folder(out)
         with progress(settings, "table 4") as advance:
             experiment = Experiment(
                 preset,
@@ -80,12 +80,16 @@ def table4(
             told = f"{row.mean:.4f} ± {row.std:.4f}"
             table.add_row(TITLES[row.method], told, paper, setting_in_words(row))
         found = to_json(rows)
-        write_aside(out / "table4.md", to_markdown(rows).encode())
-        write_aside(out / "table4.json", json.dumps(found, indent=1).encode())
-        for suffix in (".svg", ".png"):
-            draw_curves(rows, out / f"table4-curves{suffix}")
+        # A part of the table must not take the place of the whole.
+        part = "" if methods is None and seeds is None else "-part"
+        name = f"table4-{data}-{preset}{part}"
+        write_aside(out / f"{name}.md", to_markdown(rows).encode())
+        write_aside(out / f"{name}.json", json.dumps(found, indent=1).encode())
+        save(draw_curves(rows), out, f"{name}-curves")
         settings.show(table, {"table4": found})
-        settings.say(f"table → {out / 'table4.md'}, table4.json and table4-curves.svg")
+        settings.say(
+            f"table → {out / name}.md and .json, curves → {out / name}-curves.svg and .png"
+        )
 
 
 def _numbers(text: str) -> list[int]:

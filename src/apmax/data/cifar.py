@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import lzma
+import hashlib
 import tarfile
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apmax.data.fetching import VARIABLE, cache_folder, data_folder, download
+from apmax.data.streams import open_bytes
 from apmax.errors import FileFormatError
 from apmax.registry import Registry
 from apmax.validation import Mask, check_count
@@ -120,7 +122,7 @@ def read_cifar(
     try:
         with tarfile.open(path, "r:gz") as tar:
             parts = [_records(tar, file, archive, path) for file in (*archive.train, archive.test)]
-    except (tarfile.TarError, EOFError, OSError, KeyError) as error:
+    except (tarfile.TarError, EOFError, OSError, KeyError, zlib.error) as error:
         raise FileFormatError(
             f"{path} cannot be read as {archive.file} ({error}): remove it and load again"
         ) from error
@@ -156,13 +158,25 @@ def _find_archive(archive: _Archive) -> Path:
     places = [] if folder is None else [folder / "images" / archive.file]
     for path in (*places, cache_folder() / archive.file):
         if path.is_file():
-            return path
+            return _checked(path, archive)
     return download(
         archive.file,
         page=PAGE,
         known_hash=f"md5:{archive.md5}",
         remedy=f"into a folder FOLDER/images/ and set {VARIABLE}=FOLDER",
     )
+
+
+def _checked(path: Path, archive: _Archive) -> Path:
+    """The path, if the file is the publisher's."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "md5").hexdigest()
+    if digest != archive.md5:
+        raise FileFormatError(
+            f"{path} is not the publisher's {archive.file} (MD5 {digest}, not {archive.md5}): it "
+            "is damaged or another file; remove it and load again"
+        )
+    return path
 
 
 def _ready_made(name: str) -> tuple[Bytes, Bytes, Bytes, Bytes] | None:
@@ -188,9 +202,9 @@ def _ready_made(name: str) -> tuple[Bytes, Bytes, Bytes, Bytes] | None:
 
 def _read_array(path: Path) -> Bytes:
     try:
-        with lzma.open(path) as file:
+        with open_bytes(path) as file:
             array = np.lib.format.read_array(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError, lzma.LZMAError) as error:
+    except (ValueError, MemoryError) as error:
         raise FileFormatError(f"{path} is no array of NumPy's in .xz ({error})") from error
     if array.dtype != np.uint8:
         raise FileFormatError(f"{path} holds {array.dtype} numbers: expected bytes (uint8)")

@@ -51,7 +51,9 @@ class _Bounded(io.RawIOBase):
         return count
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        return int(self._stream.seek(offset, whence))
+        if (offset, whence) != (0, io.SEEK_SET):  # any other would decompress without a bound
+            raise io.UnsupportedOperation("only back to the beginning")
+        return int(self._stream.seek(0))
 
     def close(self) -> None:
         self._stream.close()

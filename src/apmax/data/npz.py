@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from apmax.data.compression import most_bytes
+from apmax.data.compression import OPENERS, most_bytes
 from apmax.data.streams import open_bytes
 from apmax.errors import FileFormatError
 
@@ -30,6 +30,11 @@ def read_npz(file: Path) -> tuple[Any, NDArray[Any] | None]:
     Sparse: ``indices``, ``indptr``, ``shape`` and ``data``, as ``scipy.sparse.save_npz``
     writes them; without ``data``, all entries are 1. Dense: ``X``.
     """
+    if file.suffix.lower() in OPENERS:
+        raise FileFormatError(
+            f"{file}: an .npz archive is compressed already, and is not read out of another file: "
+            f"decompress it to {file.stem}"
+        )
     with open_bytes(file) as stream:
         return _read(file, stream)
 

@@ -50,7 +50,9 @@ def _compiled(function: Function, **options: Any) -> Function:
 
 def _save_only_if_possible(compiled: Any) -> None:
     """Machine code that cannot be stored can still be run: a full disk is no reason to stop."""
-    cache = compiled._cache
+    cache = getattr(compiled, "_cache", None)
+    if cache is None:  # NUMBA_DISABLE_JIT
+        return
     save = cache.save_overload
 
     def save_overload(signature: Any, data: Any) -> None:

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
 import scipy.sparse as sp
+import sklearn
 from numpy.typing import NDArray
 
 from apmax._version import __version__
@@ -59,7 +61,8 @@ def identity_of(
         name: value for name, value in model.get_params(deep=False).items() if name not in skipped
     }
     return {
-        "versions": f"apmax {__version__}, NumPy {np.__version__}, Numba {numba.__version__}",
+        "versions": f"apmax {__version__}, NumPy {np.__version__}, Numba {numba.__version__}, "
+        f"SciPy {scipy.__version__}, scikit-learn {sklearn.__version__}",
         "data": _digest_of_data(data),
         "random_state": hashlib.sha256(json.dumps(generator_state(rng)).encode()).hexdigest(),
         "start": None if start is None else hashlib.sha256(start.tobytes()).hexdigest(),

@@ -28,7 +28,7 @@ BLUE, VERMILION, GREEN, PURPLE, BLACK, ORANGE, SKY = OKABE_ITO
 STYLE: dict[str, tuple[str, Any]] = {
     "adap-adam": (VERMILION, "solid"),
     "moap-v2": (BLUE, "solid"),
-    "moap-v1": (SKY, (0, (5, 1.5))),
+    "moap-v1": (SKY, (0, (8, 1.5))),
     "moap-v1-all": (BLACK, (0, (6, 1.5, 1, 1.5))),
     "soap-adam": (ORANGE, (0, (5, 1.5))),
     "soap-sgd": (GREEN, (0, (3, 1.2))),
@@ -67,7 +67,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _in_style(draw: Callable[P, T]) -> Callable[P, T]:
+def in_style(draw: Callable[P, T]) -> Callable[P, T]:
     """Draw with SETTINGS, and leave matplotlib's own as they were."""
 
     @wraps(draw)
@@ -128,7 +128,7 @@ def over_recall(axes: Axes, curves: Curves) -> None:
     axes.set(xlim=(0, 1), ylim=(0, 1.02))
 
 
-@_in_style
+@in_style
 def paper_figures(curves: Mapping[Key, Curves]) -> dict[str, Figure]:
     """All figures of the linear experiments by the names of their files."""
     ap = "average precision, training"
@@ -154,7 +154,7 @@ def paper_figures(curves: Mapping[Key, Curves]) -> dict[str, Figure]:
     }  # fmt: skip
 
 
-@_in_style
+@in_style
 def appendix_figure(curves: Mapping[Key, Curves]) -> Figure:
     """Training AP and test precision of MOAP-V1, MOAP-V2 and ADAP on phishing and w6a."""
     figure = _figure(7.0, 5.6)
@@ -170,7 +170,7 @@ def appendix_figure(curves: Mapping[Key, Curves]) -> Figure:
     return figure
 
 
-@_in_style
+@in_style
 def rates_figure(rates: Sequence[Rate], data: str) -> Figure:
     """ε against T with the slopes of the theorems; and the exponents with their intervals."""
     figure = _figure(7.6, 4.0)
@@ -193,7 +193,7 @@ def rates_figure(rates: Sequence[Rate], data: str) -> Figure:
     return figure
 
 
-@_in_style
+@in_style
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write the figure as SVG and PNG; the same figure is the same bytes."""
     svg, png = folder / f"{name}.svg", folder / f"{name}.png"

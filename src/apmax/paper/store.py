@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
+import scipy
+import sklearn
 from joblib import Parallel, delayed
 
 from apmax.disk import make_folder, write_aside
@@ -46,7 +48,8 @@ def code_digest(work: Callable[..., Any]) -> str:
 
 def digest_of(sources: Iterable[str], *others: Path) -> str:
     """SHA-256 of these files and folders of the package, and of the libraries' versions."""
-    digest = hashlib.sha256(f"{np.__version__} {numba.__version__}".encode())
+    versions = [library.__version__ for library in (np, numba, scipy, sklearn)]
+    digest = hashlib.sha256(" ".join(versions).encode())
     root = Path(str(files("apmax")))
     for source in sources:
         place = root / source

@@ -57,12 +57,21 @@ def _gather_sizes(own: int, device: torch.device, group: Any) -> list[int]:
 def _all_gather(parts: list[Tensor], own: Tensor, group: Any) -> None:
     try:
         dist.all_gather(parts, own, group=group)
-    except RuntimeError as error:  # a time-out, or a connection that was closed
+    except RuntimeError as error:
+        if not _is_of_a_connection(error):
+            raise
         raise RankError(
             f"rank {dist.get_rank(group)} waited for the parts of {len(parts) - 1} other rank(s) "
             f"and one did not answer ({' '.join(str(error).split())[:200]}): look there for what "
             "it hangs in or died of; the time to wait is `timeout` of init_process_group"
         ) from error
+
+
+def _is_of_a_connection(error: RuntimeError) -> bool:
+    """Whether a rank did not answer: gloo says so in words only."""
+    told = str(error).lower()
+    words = ("timed out", "timeout", "connection", "peer", "socket")
+    return isinstance(error, dist.DistError) or any(word in told for word in words)
 
 
 def _gather_rows(rows: Tensor, sizes: list[int], group: Any) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from typer.testing import CliRunner
 
 from apmax.cli import app
+from apmax.disk import locked_folder
 from apmax.errors import ParameterError
 from apmax.paper.deep import training
 from apmax.paper.deep.networks import build
@@ -148,6 +149,7 @@ def test_two_processes_train_one_network(tmp_path: Path) -> None:
     steps = []
     two = Machine(threads=1, processes=2)
     result = train_on_processes(stage, tmp_path, two, lambda done, of, _: steps.append((done, of)))
+    assert steps[-1] == (3, 3)  # 48 images of the training part, 16 in a batch
     network = build("resnet20", 0)
     network.load_state_dict(torch.load(tmp_path / stage.name / CHOSEN, weights_only=True))
     assert ap_of(network, load_parts(stage).test) == pytest.approx(result["test_ap"], abs=1e-6)
@@ -162,6 +164,35 @@ def test_half_precision_keeps_u_and_ap_in_full(tmp_path: Path) -> None:
     assert half["curves"][0]["loss"] != full["curves"][0]["loss"]
     weights = torch.load(tmp_path / "half" / stage.name / CHOSEN, weights_only=True)
     assert weights["last.weight"].dtype == torch.float32
+
+
+def test_an_error_of_a_rank_keeps_its_name(tmp_path: Path) -> None:
+    from apmax.paper.deep.processes import train_on_processes
+
+    stage = stage_of("cross-entropy", epochs=1, batch_size=1000)
+    with pytest.raises(ParameterError, match=r"rank \d: `batch_size` = 1000"):
+        train_on_processes(stage, tmp_path, Machine(threads=1, processes=2))
+
+
+def test_a_rate_that_is_too_high_counts_as_ap_0_and_stops_nothing(tmp_path: Path) -> None:
+    stage = stage_of("adap", epochs=2)
+    stage = replace(stage, setting=stage.setting._replace(lr=1e30))
+    result = train(stage, tmp_path, ONE)
+    assert result["validation_ap"] == result["test_ap"] == 0.0
+    assert read_result(tmp_path, stage) == result
+
+
+def test_a_stage_that_another_process_is_at_comes_last(tmp_path: Path) -> None:
+    first, second = stage_of("soap", epochs=1), stage_of("smoothap", epochs=1)
+    experiment = Experiment(TINY, tmp_path, ONE)
+    (tmp_path / first.name).mkdir()
+    with locked_folder(tmp_path / first.name) as ours:
+        assert ours
+        experiment._run([first, second], wait=False)
+    assert read_result(tmp_path, first) is None
+    assert read_result(tmp_path, second) is not None
+    experiment._run([first, second])
+    assert read_result(tmp_path, first) is not None
 
 
 def test_shuffled_batches_show_everything_once_and_resume() -> None:
@@ -226,8 +257,9 @@ def test_the_command_writes_table_curves_and_json(tmp_path, monkeypatch) -> None
     adap, entropy = json.loads(done.stdout)["table4"]
     assert adap["published"] == [0.7667, 0.0015]
     assert entropy["published"] is None
-    assert (tmp_path / "table4-curves.svg").stat().st_size > 1000
-    assert f"{adap['mean']:.4f} ± 0.0000" in (tmp_path / "table4.md").read_text()
+    name = "table4-cifar10-tiny-part"
+    assert (tmp_path / f"{name}-curves.svg").stat().st_size > 1000
+    assert f"{adap['mean']:.4f} ± 0.0000" in (tmp_path / f"{name}.md").read_text()
 
 
 def test_a_row_tells_every_seed() -> None:

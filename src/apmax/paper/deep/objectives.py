@@ -9,10 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from apmax.errors import ParameterError
 from apmax.paper.deep.stages import Stage
 from apmax.torch import PositiveNegativeBatchSampler, SmoothAPLoss, from_table
 
 ROWS = {"adap": "adap-adam", "soap": "soap-adam"}
+WITH_NEW_LAST_LAYER = (*ROWS, "smoothap")
+"""Methods for AP; cross-entropy goes on with the last layer that it has."""
 
 
 class Objective:
@@ -33,15 +36,14 @@ class Objective:
                 network.parameters(),
                 lr=lr,
                 gamma=stage.setting.gamma,
-                beta0=0.9 if stage.setting.beta0 is None else stage.setting.beta0,
+                beta0=_given(stage.setting.beta0, "beta0", stage),
                 penalty=decay / 2,  # as torch's weight decay: λ‖w‖² has the gradient 2λw
                 schedule="constant",
             )
         else:
             smooth = stage.method == "smoothap"
-            self.loss = (
-                SmoothAPLoss(stage.setting.gamma or 0.01) if smooth else nn.BCEWithLogitsLoss()
-            )
+            temperature = _given(stage.setting.gamma, "gamma", stage) if smooth else 1.0
+            self.loss = SmoothAPLoss(temperature) if smooth else nn.BCEWithLogitsLoss()
             self.optimizer = torch.optim.Adam(network.parameters(), lr=lr, weight_decay=decay)
         if stage.method == "cross-entropy":
             self.batches = ShuffledBatches(
@@ -85,12 +87,22 @@ class Objective:
                 yield torch.as_tensor(batch)
 
 
+def _given(value: float | None, name: str, stage: Stage) -> float:
+    if value is None:
+        raise ParameterError(f"`setting` of {stage.method} has no {name}: give it one")
+    return value
+
+
 class ShuffledBatches:
     """All examples in random order, in whole batches; what is left over waits for another pass."""
 
     def __init__(
         self, size: int, batch_size: int, seed: int, *, rank: int = 0, ranks: int = 1
     ) -> None:
+        if size < batch_size:
+            raise ParameterError(
+                f"`batch_size` = {batch_size} is more than the {size} examples there are: lower it"
+            )
         self.size, self.batch_size, self.seed = size, batch_size, seed
         self.rank, self.ranks = rank, ranks
         self.passes = 0

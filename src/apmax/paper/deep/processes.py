@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.multiprocessing.spawn import start_processes
+from torch.multiprocessing.spawn import ProcessRaisedException, start_processes
 
+from apmax import errors
 from apmax.errors import ApmaxError
 from apmax.paper.deep.stages import Machine, Stage
 from apmax.paper.deep.training import OnStep, read_result, train
@@ -35,8 +36,12 @@ def train_on_processes(
         ranks = start_processes(  # type: ignore[no-untyped-call]
             _run_rank, arguments, machine.processes, join=False, start_method="spawn"
         )
-        while not ranks.join(timeout=0.2):  # raises what a rank has raised
-            _pass_on(told, on_step)
+        try:
+            while not ranks.join(timeout=0.2):
+                _pass_on(told, on_step)
+        except ProcessRaisedException as error:
+            raise _of_a_rank(error) from error
+        _pass_on(told, on_step)
     result = read_result(folder, stage)
     if result is None:
         raise ApmaxError(
@@ -58,6 +63,16 @@ def _run_rank(
     train(stage, folder, machine, on_step=tell)
     dist.barrier()  # leave together, and after the model has gone
     dist.destroy_process_group()
+
+
+def _of_a_rank(error: ProcessRaisedException) -> Exception:
+    """What a rank has raised, by the name that ends its traceback, if it is one of our errors."""
+    last = str(error).strip().splitlines()[-1]
+    name, _, message = last.partition(": ")
+    kind = getattr(errors, name.rpartition(".")[2], None)
+    if isinstance(kind, type) and issubclass(kind, ApmaxError):
+        return kind(f"rank {error.error_index}: {message}")
+    return error
 
 
 def _pass_on(told: Any, on_step: OnStep | None) -> None:

@@ -4,11 +4,15 @@ Pretrain with cross-entropy and Adam; draw the last layer anew; train with a met
 on with cross-entropy for as long; take the epoch with the highest validation AP. Scores are
 σ(logit). An epoch is ⌊n/B⌋ steps for every method.
 
-What the paper leaves open: the epochs, the batch (a quarter of positives for AP, a shuffled pass
-for cross-entropy, and a row that shows cross-entropy the batches of AP), Adam's betas (torch's,
-which are β₁ = 0.1 and β′ = 0.001 in the paper's sense), constant rates for all, and SmoothAP's τ.
+What the paper leaves open, and is ours: the epochs; the batch (a quarter of positives for AP, a
+shuffled pass for cross-entropy, and a row that shows cross-entropy the batches of AP); random crops
+and flips, and CIFAR-10's channel means, for both sets; the upper half of the class numbers as
+positives; Adam's betas (torch's, which are β₁ = 0.1 and β′ = 0.001 in the paper's sense); constant
+rates; the weight decay of pretraining for what follows; SmoothAP's τ. Settings are chosen on the
+first seed after a part of the epochs, β₀ after η and γ: 20 of the paper's 90 combinations.
+
 The laptop's few epochs want larger rates than the paper's, and pretraining on batches with
-positives: one such epoch does more than six shuffled ones, with 2.5 positives in a batch of 128.
+positives: two such epochs give a test AP of 0.715, two shuffled ones 0.604.
 """
 
 from __future__ import annotations
@@ -32,7 +36,6 @@ PUBLISHED = {
     "cifar100": {"adap": (0.6371, 0.0041), "soap": (0.6251, 0.0053), "smoothap": (0.6071, 0.0064)},
 }
 """The paper's Table 4: mean and deviation of five runs."""
-WITH_NEW_LAST_LAYER = ("adap", "soap", "smoothap")
 
 
 class Setting(NamedTuple):

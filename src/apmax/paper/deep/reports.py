@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import io
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from apmax.disk import write_aside
 from apmax.paper.deep.protocol import METHODS, TITLES
 from apmax.paper.deep.table import Row
+from apmax.paper.figures import BLACK, BLUE, GREEN, PURPLE, VERMILION, in_style
 
-COLOURS = dict(zip(METHODS, ("#D55E00", "#0072B2", "#009E73", "#000000", "#CC79A7"), strict=True))
-"""Okabe and Ito's, told apart by colour-blind readers."""
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLOURS = dict(zip(METHODS, (VERMILION, BLUE, GREEN, BLACK, PURPLE), strict=True))
 STYLES = dict(zip(METHODS, ("solid", "dashed", "dashdot", "dotted", (0, (1, 2))), strict=True))
 
 
@@ -47,7 +47,8 @@ def to_json(rows: list[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def draw_curves(rows: list[Row], path: Path) -> None:
+@in_style
+def draw_curves(rows: list[Row]) -> Figure:
     """AP on training and validation images after each epoch, a thin line for every seed."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -62,16 +63,11 @@ def draw_curves(rows: list[Row], path: Path) -> None:
                     [point[column] for point in curve],
                     color=COLOURS[row.method],
                     linestyle=STYLES[row.method],
-                    linewidth=1.4,
                     marker="o",
                     markersize=3,
                     label=TITLES[row.method] if k == 0 else None,
                 )
         axes.set(xlabel="epoch after pretraining", title=f"{column.split('_')[0]} AP")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", alpha=0.3)
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=path.suffix.lstrip("."), dpi=150)
-    write_aside(path, buffer.getvalue())
+    return figure

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from apmax.errors import ParameterError
-from apmax.paper.deep.protocol import WITH_NEW_LAST_LAYER, Setting
+from apmax.paper.deep.protocol import Setting
 from apmax.paper.store import digest_of
 
 
@@ -36,11 +36,6 @@ class Stage:
         told = json.dumps(asdict(self), sort_keys=True)
         digest = hashlib.sha256(told.encode()).hexdigest()[:8]
         return f"seed{self.seed}-{self.method}-{self.setting.words}-{self.epochs}ep-{digest}"
-
-    @property
-    def renews_last_layer(self) -> bool:
-        """Methods for AP start with a new last layer; cross-entropy goes on."""
-        return self.start is not None and self.method in WITH_NEW_LAST_LAYER
 
 
 @dataclass(frozen=True)
@@ -78,16 +73,15 @@ class Machine:
 
     @property
     def digest(self) -> str:
-        """What changes results: precision, and how a batch is split."""
-        return f"{self.device}{'-amp' if self.amp else ''}-{self.processes}"
+        """What changes results: precision, compilation, and how a batch is split."""
+        how = ("-amp" if self.amp else "") + ("-compiled" if self.compile else "")
+        return f"{self.device}{how}-{self.processes}"
 
 
 DEPENDS_ON = (
-    "torch",
-    "kernels",
-    "metrics.py",
-    "data/cifar.py",
+    *("torch", "method", "problem", "kernels", "metrics.py", "data/cifar.py"),
     *(f"paper/deep/{name}.py" for name in ("training", "objectives", "networks", "augmentation")),
+    "paper/deep/processes.py",
 )
 """The code that makes the result of a stage; which stages there are is no part of it."""
 

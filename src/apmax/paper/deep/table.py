@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from apmax.disk import locked_folder, make_folder
-from apmax.errors import ParameterError
+from apmax.errors import FileError, ParameterError
 from apmax.paper.deep.processes import train_on_processes
 from apmax.paper.deep.protocol import METHODS, PRESETS, PUBLISHED, Preset, Setting
 from apmax.paper.deep.stages import Machine, Stage
@@ -32,7 +32,7 @@ class Row(NamedTuple):
     test_aps: list[float]
     validation_aps: list[float]
     chosen_epochs: list[int]
-    curves: list[list[dict[str, float]]]
+    curves: list[list[dict[str, Any]]]
     published: tuple[float, float] | None
 
     @property
@@ -119,7 +119,7 @@ class Experiment:
     def tuned(self, method: str, start: Stage) -> Setting:
         """The setting with the highest validation AP on the first seed, after a few epochs.
 
-        First η and γ with the first β₀, then the other β₀: half of the grid would be hopeless.
+        First η and γ with the first β₀, then the other β₀.
         """
         best = self._best(self._trials(self.preset.settings_of(method), method, start))
         others = [best.setting._replace(beta0=beta0) for beta0 in self.preset.beta0s[1:]]
@@ -146,7 +146,7 @@ class Experiment:
     def _result(self, stage: Stage) -> dict[str, Any]:
         result = read_result(self.folder, stage)
         if result is None:
-            raise ParameterError(f"the result of {stage.name} has gone: run the command again")
+            raise FileError(f"the result of {stage.name} has gone: run the command again")
         return result
 
     def _run(self, stages: Iterable[Stage], *, wait: bool = True) -> None:

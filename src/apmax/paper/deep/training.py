@@ -19,10 +19,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from apmax.data.cifar import ImageSet, load_imbalanced_cifar, split_off_validation
 from apmax.disk import make_folder, write_aside
+from apmax.errors import NonFiniteError
 from apmax.metrics import average_precision
 from apmax.paper.deep.augmentation import crop_and_flip, normalise
 from apmax.paper.deep.networks import ResidualNetwork, build
-from apmax.paper.deep.objectives import Objective, generator_of
+from apmax.paper.deep.objectives import WITH_NEW_LAST_LAYER, Objective, generator_of
 from apmax.paper.deep.stages import Machine, Stage
 
 CHECKPOINT, RESULT, CHOSEN = "checkpoint.pt", "result.json", "chosen.pt"
@@ -118,7 +119,8 @@ class Trainer:
         self.objective.loss.to(self.loss_device)
         self.steps_per_epoch = max(1, parts.train.y.numel() // stage.batch_size)
         self.epoch = 0
-        self.curves: list[dict[str, float]] = []
+        self.diverged = False
+        self.curves: list[dict[str, Any]] = []
         self.chosen: dict[str, Any] = {"epoch": 0, "validation_ap": -1.0, "weights": {}}
 
     def resume(self) -> None:
@@ -139,7 +141,7 @@ class Trainer:
         if self.machine.compile:
             model = cast(nn.Module, torch.compile(model))
         batches = self.objective.endless_batches()
-        while self.epoch < self.stage.epochs:
+        while self.epoch < self.stage.epochs and not self.diverged:
             started = time.perf_counter()
             loss = self._train_epoch(model, batches, on_step)
             self.epoch += 1
@@ -152,8 +154,8 @@ class Trainer:
             (self.folder / CHECKPOINT).unlink(missing_ok=True)
         return result
 
-    def _train_epoch(self, model: nn.Module, batches: Any, on_step: OnStep) -> float:
-        """Steps of one epoch; returns the mean loss."""
+    def _train_epoch(self, model: nn.Module, batches: Any, on_step: OnStep) -> float | None:
+        """Steps of one epoch; returns the mean loss, or None if scores are not finite any more."""
         model.train()
         train = self.on_device.train
         total = 0.0
@@ -167,7 +169,11 @@ class Trainer:
             with self._autocast():
                 logits = model(images)[:, 0].float().to(self.loss_device)
             labels = train.y[where].to(self.loss_device)
-            loss = self.objective(logits, labels, places.to(self.loss_device))
+            try:
+                loss = self.objective(logits, labels, places.to(self.loss_device))
+            except NonFiniteError:  # the rate is too high; the linear table counts it as AP 0, too
+                self.diverged = True
+                return None
             loss.backward()  # type: ignore[no-untyped-call]
             self.objective.optimizer.step()
             total += float(loss.detach())
@@ -175,7 +181,7 @@ class Trainer:
             on_step(step + 1, self.stage.epochs * self.steps_per_epoch, last)
         return total / self.steps_per_epoch
 
-    def _note_epoch(self, loss: float, seconds: float) -> None:
+    def _note_epoch(self, loss: float | None, seconds: float) -> None:
         """AP on watched and validation images, the best weights, the checkpoint."""
         train_ap, validation_ap = (
             ap_of(self.network, part, self._autocast)
@@ -231,7 +237,7 @@ def start_network(stage: Stage, folder: Path) -> ResidualNetwork:
     if stage.start is not None:
         path = folder / stage.start.name / CHOSEN
         network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-    if stage.renews_last_layer:
+    if stage.start is not None and stage.method in WITH_NEW_LAST_LAYER:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(stage.seed + 1)
             network.renew_last_layer()
@@ -245,12 +251,13 @@ def ap_of(
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     size: int = 500,
 ) -> float:
-    """AP of the network's logits."""
+    """AP of the network's logits; 0 if they are not finite."""
     network.eval()
     starts = range(0, part.y.numel(), size)
     with autocast():
         logits = [network(normalise(part.x[k : k + size]))[:, 0].float() for k in starts]
-    return average_precision(part.y.cpu().numpy(), torch.cat(logits).cpu().numpy())
+    scores = torch.cat(logits).cpu().numpy()
+    return average_precision(part.y.cpu().numpy(), scores) if np.isfinite(scores).all() else 0.0
 
 
 def read_result(folder: Path, stage: Stage) -> dict[str, Any] | None:
