@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from apmax.paper.protocol import Setting
     from apmax.paper.store import Store
 
-app = typer.Typer(help="The paper's linear experiments, re-run.", no_args_is_help=True)
+app = typer.Typer(help="The paper's experiments, re-run.", no_args_is_help=True)
 
 Folder = Annotated[
     Path, typer.Option("--out", "-o", help="Folder for results; a stopped run goes on from there.")

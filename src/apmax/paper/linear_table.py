@@ -1,7 +1,7 @@
 """Table 3: final test AP of linear models, with the rows that its readers miss.
 
-First the grid, on training data alone; then the chosen settings, on both. A cell is the same five
-runs wherever it is asked for.
+First the grid, on training data alone; then the chosen settings, on both. A cell of a method is the
+same five runs wherever it is asked for; other models are run once where the split is given.
 """
 
 from __future__ import annotations
@@ -199,6 +199,6 @@ def run_cells(
 def _units_of(method: str, name: str, setting: Setting | None) -> list[Unit]:
     if setting is not None:
         return [Unit(_outcome, (method, name, repeat, *setting)) for repeat in range(REPEATS)]
-    # A given split and a model without draws: the same every time.
+    # A given split: once, with the folds of the first repeat where there are folds.
     repeats = REPEATS if name in SPLIT_AT_RANDOM else 1
     return [Unit(_fitted, (method, name, repeat)) for repeat in range(repeats)]

@@ -58,11 +58,14 @@ def to_json(cells: list[Cell]) -> list[dict[str, Any]]:
 
 
 def to_markdown(cells: list[Cell]) -> str:
-    """Test AP ± std, and below it the paper's number and the difference."""
+    """Test AP, ± std where there are repeats; below it the paper's number and the difference."""
     names = _names(cells)
     lines = [_row("method", names), _rule(names)]
     for method, row in _by_method(cells).items():
-        told = [f"{cell.mean:.3f} ± {cell.std:.3f}" for cell in row.values()]
+        told = [
+            f"{cell.mean:.3f}" + (f" ± {cell.std:.3f}" if len(cell.outcomes) > 1 else "")
+            for cell in row.values()
+        ]
         lines.append(_row(title_of(method), told, names))
         if any(cell.published is not None for cell in row.values()):
             beside = [
