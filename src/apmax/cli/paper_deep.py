@@ -26,7 +26,10 @@ def table4(
     ] = "laptop",
     data: Annotated[str, typer.Option(help="cifar10 or cifar100.")] = "cifar10",
     methods: Annotated[
-        str | None, typer.Option(help="Some methods, as adap,soap; all without.")
+        str | None,
+        typer.Option(
+            help="Some of adap,soap,smoothap,cross-entropy,cross-entropy-resampled; all without."
+        ),
     ] = None,
     seeds: Annotated[
         str | None, typer.Option(help="Some seeds, as 0,1; the preset's without.")
@@ -45,8 +48,9 @@ def table4(
 ) -> None:
     """Test AP of networks on imbalanced CIFAR: ADAP, SOAP, SmoothAP, cross-entropy.
 
-    Pretraining, the choice of settings by validation AP, then every seed of every method. Two
-    such commands may share a folder: each takes what the other is not at.
+    Pretraining, the choice of settings by validation AP, then every seed of every method. CIFAR is
+    downloaded once. The laptop's whole table takes hours on two cores, the paper's days on a GPU;
+    a stopped run goes on. Two such commands may share a folder: each takes what the other is not at.
 
     [bold]Example:[/bold] apmax paper table4 --methods adap --seeds 0
     """
