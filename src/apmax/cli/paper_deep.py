@@ -49,8 +49,9 @@ def table4(
     """Test AP of networks on imbalanced CIFAR: ADAP, SOAP, SmoothAP, cross-entropy.
 
     Pretraining, the choice of settings by validation AP, then every seed of every method. CIFAR is
-    downloaded once. The laptop's whole table takes hours on two cores, the paper's days on a GPU;
-    a stopped run goes on. Two such commands may share a folder: each takes what the other is not at.
+    downloaded once. The laptop's whole table takes some hours on two cores; the paper's is for a
+    GPU. A stopped run goes on, and two such commands may share a folder: each takes what the other
+    is not at.
 
     [bold]Example:[/bold] apmax paper table4 --methods adap --seeds 0
     """
