@@ -34,6 +34,9 @@ def table4(
     seeds: Annotated[
         str | None, typer.Option(help="Some seeds, as 0,1; the preset's without.")
     ] = None,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Choose settings anew, also where they are known.")
+    ] = False,
     device: Annotated[str, typer.Option(help="cpu, cuda or mps.", rich_help_panel=PANEL)] = "cpu",
     amp: Annotated[bool, typer.Option("--amp", help="bfloat16.", rich_help_panel=PANEL)] = False,
     compiled: Annotated[
@@ -74,6 +77,7 @@ def table4(
                 data=data,
                 advance=advance,
                 tell=settings.note,
+                tune=tune,
             )
             rows = experiment.table(
                 METHODS if methods is None else [name.strip() for name in methods.split(",")],

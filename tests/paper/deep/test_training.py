@@ -74,6 +74,15 @@ def test_the_other_beta0_are_tried_with_the_best_of_the_rest(tmp_path: Path) -> 
     assert len(tried - first) == 1
 
 
+def test_known_settings_are_used_unless_they_are_to_be_chosen_again(tmp_path: Path) -> None:
+    known = Setting(2e-4, 0.3, 0.5)
+    preset = replace(TINY, chosen=(("soap", known),))
+    (row,) = Experiment(preset, tmp_path, ONE).table(["soap"])
+    assert row.setting == known
+    (row,) = Experiment(preset, tmp_path, ONE, tune=True).table(["soap"])
+    assert row.setting in preset.settings_of("soap")
+
+
 def stage_of(method: str, epochs: int = 3, **changes: Any) -> Stage:
     gamma = {"adap": 0.5, "soap": 0.5, "smoothap": 0.1}.get(method)
     setting = Setting(1e-3, gamma, 0.9 if method in ("adap", "soap") else None)

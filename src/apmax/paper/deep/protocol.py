@@ -74,6 +74,8 @@ class Preset:
     positives_per_batch: int = 16
     watched: float = 1.0
     """Share of the training images whose AP is computed after each epoch."""
+    chosen: tuple[tuple[str, Setting], ...] = ()
+    """What an earlier choice on CIFAR-10 came to, to be used unless it is made again."""
 
     def settings_of(self, method: str) -> list[Setting]:
         """What is tried for a method at first; other β₀ follow with the best of these."""
@@ -121,6 +123,12 @@ PRESETS: Registry[Preset] = Registry(
             beta0s=(0.9, 0.1, 0.001),
             seeds=3,
             watched=0.25,
+            chosen=(
+                ("adap", Setting(1e-4, 1.0, 0.001)),
+                ("soap", Setting(1e-4, 0.5, 0.9)),
+                ("smoothap", Setting(1e-4, 0.1)),
+                ("cross-entropy-resampled", Setting(1e-4)),
+            ),
         ),
     },
 )

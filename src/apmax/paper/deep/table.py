@@ -58,12 +58,14 @@ class Experiment:
         data: str = "cifar10",
         advance: Advance | None = None,
         tell: Callable[[str], None] | None = None,
+        tune: bool = False,
     ) -> None:
         self.preset = PRESETS.choose(preset) if isinstance(preset, str) else preset
         Registry("data", PUBLISHED).choose(data)
         self.folder, self.machine, self.data = folder, machine, data
         self.advance = advance or (lambda *_: None)
         self.tell = tell or (lambda _: None)
+        self.known = {} if tune or data != "cifar10" else dict(self.preset.chosen)
         machine.check()
         if self.preset.positives_per_batch % machine.processes:
             raise ParameterError(
@@ -80,8 +82,10 @@ class Experiment:
         methods = [known.choose(name) for name in methods]
         seeds = range(self.preset.seeds) if seeds is None else seeds
         self._run((one for seed in seeds for one in self._pretraining(seed)), wait=False)
-        first = self.pretrained(0)
-        settings = {method: self.tuned(method, first) for method in methods}
+        settings = {
+            method: self.known.get(method) or self.tuned(method, self.pretrained(0))
+            for method in methods
+        }
         starts = {seed: self.pretrained(seed) for seed in seeds}
         stages = {
             (method, seed): self._stage(method, settings[method], starts[seed], seed)
