@@ -64,7 +64,7 @@ def test_labels_may_be_words_or_a_column(tmp_path: Path) -> None:
 
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
-    ("no X", {"y": Y}, r"'X' is missing; expected X and y.*found y"),
+    ("no X", {"y": Y}, r"'X' is missing; expected X and y.*found 'y'"),
     ("nothing", {}, r"found nothing"),
     ("X of words", {"X": np.array([["a"]]), "y": Y}, r"'X' holds <U1: save it as numbers"),
     ("X of objects", {"X": np.array([[None]], object)}, r"'X' holds object"),

@@ -68,7 +68,7 @@ class _Arrays:
         if key not in self.members:
             raise self.error(
                 f"{key!r} is missing; expected X and y, or data, indices, indptr, shape and y; "
-                f"found {', '.join(sorted(self.members)) or 'nothing'}"
+                f"found {', '.join(map(repr, sorted(self.members)))[:200] or 'nothing'}"
             )
         info = self.members[key]
         if info.compress_type not in METHODS:
