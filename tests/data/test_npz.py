@@ -148,3 +148,11 @@ def test_real_archives(real_data: Path) -> None:
     assert hiv.X.shape == (41127, 1024)
     assert hiv.y is not None
     assert hiv.y.sum() == 1443
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
+def test_an_archive_within_a_compressed_file_is_refused_before_it_is_read(suffix, tmp_path):
+    path = tmp_path / f"data.npz{suffix}"
+    path.write_bytes(b"whatever it holds")
+    with pytest.raises(FileFormatError, match=r"decompress it to data\.npz"):
+        load(path)
