@@ -51,7 +51,10 @@ import sys, time
 from pathlib import Path
 from apmax.paper.store import Store, Unit
 
-units = [Unit(time.sleep, (0.2 + number / 1000,)) for number in range(200)]
+def rest(seconds):
+    time.sleep(seconds)
+
+units = [Unit(rest, (0.2 + number / 1000,)) for number in range(200)]
 for _ in Store(Path(sys.argv[1])).results(units, jobs=2):
     print("one", flush=True)
 """
@@ -72,8 +75,10 @@ def alive_in(session: int) -> list[int]:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_no_worker_outlives_a_run_that_was_killed(tmp_path: Path) -> None:
+    script = tmp_path / "workers.py"
+    script.write_text(WORKERS)
     run = subprocess.Popen(
-        [sys.executable, "-c", WORKERS, str(tmp_path)],
+        [sys.executable, str(script), str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=ENVIRONMENT,
@@ -81,7 +86,7 @@ def test_no_worker_outlives_a_run_that_was_killed(tmp_path: Path) -> None:
     )
     with run:
         assert run.stdout is not None
-        run.stdout.readline()
+        assert run.stdout.readline() == b"one\n"
         assert len(alive_in(run.pid)) > 1  # its workers are there
         run.send_signal(signal.SIGKILL)
     try:
