@@ -7,7 +7,6 @@ import math
 import re
 import warnings
 from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -129,12 +128,8 @@ def _read_text(file: Path, layout: Layout, text: Collection[str]) -> Any:
         raise FileFormatError(
             f"{file} is no UTF-8 text: found the byte {found}; save it as UTF-8"
         ) from None
-    # pandas reads with several threads, so what comes after it had better not be one by one.
-    with ThreadPoolExecutor(1) as thread:
-        checked = thread.submit(_check_shape, file, frame.iloc[:, -1], layout)
-        tidied = _tidied(frame, text, pandas)
-        checked.result()
-    return tidied
+    _check_shape(file, frame.iloc[:, -1], layout)
+    return _tidied(frame, text, pandas)
 
 
 def _parse(file: Path, layout: Layout, text: Collection[str], pandas: Any) -> Any:
