@@ -42,5 +42,10 @@ def test_the_tests_themselves_cannot_reach_the_network(address: tuple[str, int])
 
 
 def test_the_tests_can_reach_this_machine() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        socket.create_connection(server.getsockname()).close()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+        server.accept()[0] as ours,
+    ):
+        client.sendall(b"a word")
+        assert ours.recv(6) == b"a word"
