@@ -19,7 +19,7 @@ SEPARATORS = (",", ";", "\t")
 SAMPLE_ROWS = 20
 MOST_COLUMNS = 100_000
 """pandas takes 30 µs for each and more, so a minute for a million."""
-BLOCK = 1 << 18
+BLOCK = 1 << 20
 
 
 # Blanks and not \s: over empty lines that would look at each of them once for every other.

@@ -141,7 +141,7 @@ def _parse(file: Path, layout: Layout, text: Collection[str], pandas: Any) -> An
         "na_values": MISSING,
         "names": layout.names,
         "decimal": layout.decimal,
-        "dtype": dict.fromkeys(set(text) & set(layout.names), str),
+        "dtype": dict.fromkeys(set(text) & set(layout.names), str) or None,  # pandas minds {}
         "index_col": False,  # else a first row longer than the header would make an index
     }
     with warnings.catch_warnings():
@@ -211,10 +211,11 @@ def _has_rough_edges(column: Any) -> bool:
         text = np.frombuffer(data, np.uint8)
         rough = (text == ord(" ")) | (text == ord("\t")) | (text == ord("'"))
         if rough.any():
+            edge = np.zeros(text.size + 1, bool)  # a rough byte here, or just before
+            edge[:-1] = rough
+            edge[1:] |= rough
             bounds = np.frombuffer(offsets, np.int64)[chunk.offset :][: len(chunk) + 1]
-            # Of an empty text these are edges of its neighbours, or clipped: nothing new.
-            first, last = bounds[:-1], bounds[1:] - 1
-            if any(rough.take(edge, mode="clip").any() for edge in (first, last)):
+            if edge[bounds].any():
                 return True
     return False
 
