@@ -162,6 +162,10 @@ def test_history_tells_what_happened() -> None:
     rounds = APClassifier("adap-adam", max_iter=1200, random_state=0).fit(X, Y)
     assert rounds.history_["step"].tolist() == [0, 500, 1000, 1200]
     assert rounds.n_iter_ == 1200
+    passes = 2 * N / 4 / 500  # a record takes a look at all data, so there are fewer of them
+    seldom = APClassifier("adap-adam", max_iter=1200, batch_size=4, random_state=0).fit(X, Y)
+    assert 1 < passes <= 2
+    assert seldom.history_["step"].tolist() == [0, 1000, 1200]
     assert ((rounds.history_["surrogate_ap"] > 0) & (rounds.history_["surrogate_ap"] <= 1)).all()
 
 
@@ -399,13 +403,12 @@ def test_a_history_keeps_the_point_with_the_best_held_out_ap_and_knows_when_to_s
 
 
 def test_early_stopping_returns_the_best_point_and_not_the_last() -> None:
-    model = APClassifier("soap-sgd", early_stopping=True, n_iter_no_change=3, random_state=1)
-    model.fit(X, Y)
+    options: dict[str, Any] = {"early_stopping": True, "random_state": 1, "schedule": "constant"}
+    model = APClassifier("soap-sgd", n_iter_no_change=3, **options).fit(X, Y)
     best = int(np.argmax(model.history_["validation_ap"]))
     assert model.history_["step"][best] < model.n_iter_
-    shorter = APClassifier(
-        "soap-sgd", early_stopping=True, random_state=1, max_iter=int(model.history_["step"][best])
-    ).fit(X, Y)
+    best_step = int(model.history_["step"][best])
+    shorter = APClassifier("soap-sgd", max_iter=best_step, **options).fit(X, Y)
     np.testing.assert_array_equal(model.coef_, shorter.coef_)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -74,25 +75,31 @@ class PenaltyWithoutIntercept(StochasticProblem):
         return 2 * self.penalty * np.append(w[:-1], 0.0)
 
 
-def reference(name: str, chosen: list[Draw], matrix: Floats = X) -> list[Floats]:
-    method = METHODS[name]
+def reference(
+    method: Method,
+    chosen: list[Draw],
+    *,
+    gamma: float | None = None,
+    fade_over: int | None = None,
+) -> list[Floats]:
     problem = PenaltyWithoutIntercept(
-        LinearScorer(np.column_stack([matrix, np.ones(N)])),
+        LinearScorer(np.column_stack([X, np.ones(N)])),
         np.flatnonzero(POSITIVE),
         np.flatnonzero(~POSITIVE),
         resolve(method.surrogate),
-        gamma_of(method),
+        gamma_of(method) if gamma is None else gamma,
         penalty=0.01,
         pairs=method.pairs,
     )
-    return [one.w for one in descend(method, problem, W, chosen, **OPTIONS)]
+    rounds = descend(method, problem, W, chosen, fade_over=fade_over, **OPTIONS)
+    return [one.w for one in rounds]
 
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("sampling", ["shared", "independent"])
 def test_every_solver_equals_the_reference_step_by_step(name: str, sampling: str) -> None:
     chosen = draws(sampling)
-    expected = reference(name, chosen)
+    expected = reference(METHODS[name], chosen)
     queue = list(chosen)
 
     def next_draws(rounds: int) -> Draws:
@@ -103,6 +110,21 @@ def test_every_solver_equals_the_reference_step_by_step(name: str, sampling: str
     for step in range(ROUNDS):
         run.advance(1)
         np.testing.assert_allclose(run.w, expected[step], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("gamma", [40.0, 900.0], ids=["near", "too far apart to share an exp"])
+@pytest.mark.parametrize("name", ["soap-adam", "adap-adam"])
+def test_a_steep_surrogate_and_a_fading_rate_equal_the_reference(name: str, gamma: float) -> None:
+    chosen = draws("shared")
+    method = replace(METHODS[name], surrogate="logistic")
+    expected = reference(method, chosen, gamma=gamma, fade_over=ROUNDS)
+    run = start_run(
+        name, surrogate=resolve("logistic"), gamma=gamma, fade_over=ROUNDS,
+        draws=lambda rounds: as_arrays(chosen[:rounds], "shared"),
+    )  # fmt: skip
+    run.advance(ROUNDS)
+    np.testing.assert_allclose(run.w, expected[-1], rtol=1e-9, atol=1e-9)
+    assert np.abs(expected[-1] - expected[-2]).max() < np.abs(expected[1] - expected[0]).max()
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -56,16 +56,16 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
         raise FileError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-HEAD, LONGEST = 1 << 16, 1 << 25
+HEAD, LONGEST = 1 << 16, 1 << 23
 """Bytes that tell what a file is, and how many two lines may have."""
 
 
 def read_head(path: Path) -> bytes:
-    """The first lines, decompressed: two whole ones at least, unless they are endless."""
+    """The first lines, decompressed: two whole ones, or all of LONGEST if they are endless."""
     with open_bytes(path) as file:
         head = file.read(HEAD)
-        while len(head) < LONGEST and head.lstrip().count(b"\n") < 2:
-            more = file.read(len(head))
+        while head.lstrip().count(b"\n") < 2:
+            more = file.read(len(head)) if len(head) < LONGEST else b""
             if not more:
                 return head
             head += more

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
@@ -19,6 +19,8 @@ SEPARATORS = (",", ";", "\t")
 SAMPLE_ROWS = 20
 MOST_COLUMNS = 100_000
 """pandas takes 30 µs for each and more, so a minute for a million."""
+MOST_SEPARATORS = 4 * MOST_COLUMNS
+"""In a line, where quoted cells may hold some of them."""
 BLOCK = 1 << 20
 
 
@@ -52,21 +54,28 @@ def find_layout(file: Path, header: bool | None, *, tab: bool) -> Layout:
     if not text.strip():
         raise FileFormatError(f"{file} is empty: expected a table with at least one row")
     lines = list(io.StringIO(text, newline=""))  # not splitlines, which has a dozen newlines
+    lines = lines[next(k for k, line in enumerate(lines) if line.strip()) :]
+    most = max(line.count(s) for line in lines[:SAMPLE_ROWS] for s in SEPARATORS)
+    if most > MOST_SEPARATORS:  # before they are cut into as many strings
+        _refuse_width(file, most + 1)
     separator = "\t" if tab else _find_separator(lines)
-    blank = next(k for k, line in enumerate(lines) if line.strip())
-    first, *second = [*islice(_rows(lines[blank:], separator), 2)] or [[]]
+    first, *second = [*islice(_rows(lines, separator), 2)] or [[]]
     widest = max(map(len, (first, *second)))
     if not first or widest > MOST_COLUMNS:
-        raise FileFormatError(
-            f"{file}: the first rows have {widest or 'no'} cells that can be read, and a table has "
-            f"1 to {MOST_COLUMNS} columns: use LIBSVM or .npz for wider data"
-        )
+        _refuse_width(file, widest)
     cells = [cell.strip() for cell in first]
     if header is None:
         header = looks_like_header(cells)
     names = column_names(cells if header else [""] * len(cells))
     comma = separator == ";" and DECIMAL_COMMA.search(text) and not DECIMAL_POINT.search(text)
     return Layout(separator, names, header, f"{separator} " in text, "," if comma else ".")
+
+
+def _refuse_width(file: Path, cells: int) -> NoReturn:
+    raise FileFormatError(
+        f"{file}: the first rows have {cells or 'no'} cells that can be read, and a table has "
+        f"1 to {MOST_COLUMNS} columns: use LIBSVM or .npz for wider data"
+    )
 
 
 def looks_like_header(cells: list[str]) -> bool:

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from apmax.kernels import kernel, reordering_kernel
 from apmax.validation import Floats
 
+MOST_APART = 600.0
+"""Of γ times two scores: the square of exp(300) is a number yet."""
+
 
 class PairRules(NamedTuple):
     """What a pair is worth."""
@@ -53,19 +56,51 @@ def new_side(batch, size):
 def fill_pairs(hinge, gamma, s, side):
     """Fill values and slopes of `side` against the scores `s` of the positives."""
     scores, values, slopes = side.scores, side.values, side.slopes
+    side.others[:] = scores.size
+    if not hinge:
+        _fill_logistic(gamma, s, side)
+        return
     for i in range(s.size):
-        if hinge:
-            for k in range(scores.size):
-                reach = max(scores[k] - s[i] + gamma, 0.0)
-                values[i, k] = reach * reach
-                slopes[i, k] = 2.0 * reach
-        else:
-            for k in range(scores.size):
-                x = gamma * (scores[k] - s[i])
-                tail = np.exp(-abs(x))
-                values[i, k] = (1.0 if x >= 0 else tail) / (1.0 + tail)
-                slopes[i, k] = gamma * tail / ((1.0 + tail) * (1.0 + tail))
-        side.others[i] = scores.size
+        for k in range(scores.size):
+            reach = max(scores[k] - s[i] + gamma, 0.0)
+            values[i, k] = reach * reach
+            slopes[i, k] = 2.0 * reach
+
+
+@kernel
+def _fill_logistic(gamma, s, side):
+    """σ(γ(s_k − s_i)) = a_k / (a_k + a_i), with a = exp(γ·score): an exp per score, not per pair.
+
+    Scores too far apart for that, whose exp would overflow, take one per pair.
+    """
+    scores, values, slopes, a = side.scores, side.values, side.slopes, side.pulls
+    if not scores.size:
+        return
+    low = min(s.min(), scores.min())
+    high = max(s.max(), scores.max())
+    if not gamma * (high - low) <= MOST_APART:
+        _fill_logistic_far_apart(gamma, s, side)
+        return
+    middle = low + (high - low) / 2
+    for k in range(scores.size):
+        a[k] = np.exp(gamma * (scores[k] - middle))
+    for i in range(s.size):
+        own = np.exp(gamma * (s[i] - middle))
+        for k in range(scores.size):
+            share = 1.0 / (a[k] + own)
+            values[i, k] = a[k] * share
+            slopes[i, k] = gamma * (a[k] * share) * (own * share)
+
+
+@kernel
+def _fill_logistic_far_apart(gamma, s, side):
+    scores, values, slopes = side.scores, side.values, side.slopes
+    for i in range(s.size):
+        for k in range(scores.size):
+            x = gamma * (scores[k] - s[i])
+            tail = np.exp(-abs(x))
+            values[i, k] = (1.0 if x >= 0 else tail) / (1.0 + tail)
+            slopes[i, k] = gamma * tail / ((1.0 + tail) * (1.0 + tail))
 
 
 @kernel

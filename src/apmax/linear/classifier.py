@@ -46,9 +46,9 @@ class APClassifier(LinearAPModel):
     Parameters
     ----------
     solver : "auto" (= "lbfgs"), "lbfgs", or a method by name, e.g. "adap-adam".
-    surrogate : "squared_hinge" or "logistic"; None takes the solver's default.
-    gamma : margin or slope of the surrogate, in units of the score σ(w·x + b); None is 20 for
-        "logistic" and 0.1 for "squared_hinge".
+    surrogate : "logistic", which None is, or the paper's "squared_hinge".
+    gamma : margin or slope of the surrogate, in units of the score σ(w·x + b); None is 0.1 for
+        "squared_hinge", and for "logistic" 20 with "lbfgs" and 40 with the others.
     alpha : strength of the penalty, ≥ 0; None is 1 with an anchor and 1e-5 without.
     anchor : "logistic" penalises the distance to a logistic regression, None the distance
         to 0; "auto" is "logistic" for "lbfgs" and None for the others.
@@ -61,7 +61,9 @@ class APClassifier(LinearAPModel):
     beta0, beta1, beta2 : weights of the NEW value in U, the momentum and the second moment.
         torch's betas are one minus these.
     delta : added to the root of the second moment.
-    schedule : "constant", "inverse_sqrt", or None for the method's own.
+    schedule : of η and the betas: "constant", "inverse_sqrt", or "linear", under which η falls
+        evenly to nothing over `max_iter` rounds and the betas stay; None is "linear" for methods
+        that are constant in the paper, and "inverse_sqrt" for those that have that.
     sampling : "shared" uses one batch for values and slopes, "independent" one for each.
     fit_intercept : whether stochastic scores σ(w·x + b) have a b. AP does not depend on
         it, and `intercept_` always comes from Platt's fit.

@@ -34,9 +34,10 @@ class Watched:
     positive: Mask
     weight: Floats | None
 
-    def average_precision(self, w: Floats) -> float:
-        """AP of the margins of w."""
-        margins = self.design.margins(w)
+    def average_precision(self, w: Floats, margins: Floats | None = None) -> float:
+        """AP of the margins of w, which may be given where they are known."""
+        if margins is None:
+            margins = self.design.margins(w)
         return average_precision(self.positive, margins, sample_weight=self.weight)
 
 
@@ -75,9 +76,19 @@ class History:
     rows_since_best: int = 0
     start: float = field(default_factory=time.perf_counter)
 
-    def record(self, step: int, w: Floats, surrogate: float, gradient_norm: float) -> bool:
-        """Add a row; True if validation AP has not risen for too long."""
-        train = self.train.average_precision(w)
+    def record(
+        self,
+        step: int,
+        w: Floats,
+        surrogate: float,
+        gradient_norm: float,
+        margins: Floats | None = None,
+    ) -> bool:
+        """Add a row; True if validation AP has not risen for too long.
+
+        `margins` are those of w on the training data, where they are known.
+        """
+        train = self.train.average_precision(w, margins)
         held_out = np.nan if self.validation is None else self.validation.average_precision(w)
         self.rows.append((step, self.seconds(), surrogate, train, held_out, gradient_norm))
         self._show(step, surrogate, train, held_out)
@@ -86,9 +97,13 @@ class History:
             self.best, self.best_ap, self.rows_since_best = w.copy(), judged_by, 0
         else:
             self.rows_since_best += 1
+        self.progress(step)
+        return self.patience is not None and self.rows_since_best >= self.patience
+
+    def progress(self, step: int) -> None:
+        """Say how far the fit is, between two rows."""
         if self.on_progress is not None:
             self.on_progress("training", step, self.steps, self.best_ap)
-        return self.patience is not None and self.rows_since_best >= self.patience
 
     def columns(self) -> dict[str, Floats]:
         """The rows as one array per column."""

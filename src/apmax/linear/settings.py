@@ -15,6 +15,13 @@ from apmax.registry import Registry
 from apmax.validation import check_count, check_gamma, check_real
 
 FULL_BATCH = "lbfgs"
+FADING = "linear"
+"""The schedule under which η falls evenly to nothing over the rounds, and the betas stay."""
+STOCHASTIC_GAMMA = {"logistic": 40.0}
+"""Where it is not the default: measured, see docs/linear.md."""
+ADAPTIVE_RATES = (0.01, 0.1)
+RATES = {"plain": (0.4, 5.0), "momentum": (0.4, 5.0), "adagrad": (0.01, 0.03)}
+"""η of a direction that is not as Adam's: where it stays or fades, and where it falls as 1/√t."""
 
 
 class Settings(NamedTuple):
@@ -27,27 +34,29 @@ class Settings(NamedTuple):
     anchored: bool
     max_iter: int
     learning_rate: float
+    schedule: str
 
 
-def defaults_of(solver: str, surrogate: str | None, anchor: str | None) -> Settings:
-    """What None means for a solver: full batch, plain or momentum steps, adaptive steps.
+def defaults_of(
+    solver: str, surrogate: str | None, anchor: str | None, schedule: str | None
+) -> Settings:
+    """What None means for a solver: measured on real data, and so not always the paper's.
 
     The penalty is relative to the anchor, or else plain λ‖w‖²: their alphas differ.
     """
     full_batch = solver == FULL_BATCH
     anchored = full_batch if anchor == "auto" else anchor == "logistic"
     alpha = 1.0 if anchored else 1e-5
-    if full_batch:
-        surrogate = surrogate or "logistic"
-        rounds, rate = 200, 1.0
-    else:
-        method = METHODS[solver]
-        surrogate = surrogate or method.surrogate
-        rounds, rate = 4000, 1.0
-        if method.direction not in ("plain", "momentum"):
-            rate = 0.01 if method.schedule == "constant" else 0.1
+    surrogate = surrogate or "logistic"
     gamma = default_gamma(surrogate)
-    return Settings(solver, surrogate, gamma, alpha, anchored, rounds, rate)
+    if full_batch:
+        return Settings(solver, surrogate, gamma, alpha, anchored, 200, 1.0, "constant")
+    method = METHODS[solver]
+    gamma = STOCHASTIC_GAMMA.get(surrogate, gamma)
+    schedule = schedule or (FADING if method.schedule == "constant" else method.schedule)
+    rates = RATES.get(method.direction, ADAPTIVE_RATES)
+    rate = rates[1 if schedule == "inverse_sqrt" else 0]
+    return Settings(solver, surrogate, gamma, alpha, anchored, 4000, rate, schedule)
 
 
 def settings_of(model: Any) -> Settings:
@@ -59,13 +68,13 @@ def settings_of(model: Any) -> Settings:
         resolve(model.surrogate)
     if model.anchor not in ("auto", "logistic", None):
         Registry("anchor", {"auto": 0, "logistic": 0, "None": 0}).choose(str(model.anchor))
-    default = defaults_of(solver, model.surrogate, model.anchor)
+    if model.schedule is not None:
+        Registry("schedule", {**SCHEDULES, FADING: None}).choose(model.schedule)
+    default = defaults_of(solver, model.surrogate, model.anchor, model.schedule)
 
     def given(value: Any, otherwise: Any) -> Any:
         return otherwise if value is None else value
 
-    if model.schedule is not None:
-        SCHEDULES.choose(model.schedule)
     why = "0 is no penalty, larger stays nearer to the anchor"
     alpha = check_real(given(model.alpha, default.alpha), "alpha", at_least=0, why=why)
     why = "it is the size of a step"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from apmax.linear.design import Design
 from apmax.linear.full_batch import ap_objective, minimise, relative_penalty
 from apmax.linear.history import SURROGATE, FitStatus, History
 from apmax.linear.resuming import Outcome, restore_fit, saved_fit
-from apmax.linear.settings import Settings
+from apmax.linear.settings import FADING, Settings
 from apmax.linear.stochastic import StochasticRun
 from apmax.method.table import METHODS
 from apmax.problem.exact import surrogate_ap
@@ -23,7 +23,9 @@ from apmax.problem.surrogates import resolve
 from apmax.validation import Floats
 
 ROUNDS_PER_CHUNK = 500
-"""Rounds between two records of the history."""
+"""Rounds between two looks at the clock and at Ctrl-C."""
+PASSES_PER_RECORD = 2
+"""Over the data, between two records of the history, each of which takes about one."""
 LARGEST_WEIGHT = 1e100
 """On scaled features; beyond it a run has diverged."""
 
@@ -84,9 +86,8 @@ def run_full_batch(fit: Fit) -> Outcome:
 def run_stochastic(fit: Fit) -> Outcome:
     """Rounds of a method in chunks, with a record after each."""
     model, settings, design, train, anchor, start, history, rng, checkpoint = fit
-    method = METHODS[settings.solver]
-    if model.schedule is not None:
-        method = replace(method, schedule=model.schedule)
+    fades = settings.schedule == FADING
+    method = replace(METHODS[settings.solver], schedule="constant" if fades else settings.schedule)
     positives, negatives = batch_of(model, train)
     run = StochasticRun(
         method,
@@ -108,40 +109,25 @@ def run_stochastic(fit: Fit) -> Outcome:
         negatives_per_batch=negatives,
         sampling=model.sampling,
         rng=rng,
+        fade_over=settings.max_iter if fades else None,
     )
-
-    def surrogate_now() -> float:
-        scores = expit(design.margins(run.w))
-        return surrogate_ap(
-            scores,
-            train.positive,
-            surrogate=settings.surrogate,
-            gamma=settings.gamma,
-            sample_weight=train.weight,
-        ).value
-
     if checkpoint is not None and checkpoint.saved is not None:
         ended = restore_fit(checkpoint.path, checkpoint.saved, run, history)
         if ended is not None:
             return ended
     else:
-        history.record(0, run.w, surrogate_now(), np.nan)
-    outcome = _rounds(run, settings, history, surrogate_now, checkpoint)
+        _record(run, fit)
+    outcome = _rounds(run, fit)
     if checkpoint is not None and not outcome.interrupted:
         checkpoint.write(saved_fit(run, history, outcome), finished=True)
     return outcome
 
 
-def _rounds(
-    run: StochasticRun,
-    settings: Settings,
-    history: History,
-    surrogate_now: Callable[[], float],
-    checkpoint: Checkpoint | None,
-) -> Outcome:
+def _rounds(run: StochasticRun, fit: Fit) -> Outcome:
     """The rounds that are left."""
-    first, last = history.rows[0][SURROGATE], history.rows[-1][SURROGATE]
+    settings, history, checkpoint = fit.settings, fit.history, fit.checkpoint
     status = FitStatus(True, f"did all {settings.max_iter} rounds")
+    each = _rounds_per_record(run, fit.train)
     kept = run.w.copy()
     try:
         while run.rounds < settings.max_iter:
@@ -149,19 +135,41 @@ def _rounds(
             if not np.abs(run.w).max() < LARGEST_WEIGHT:  # also if it is NaN
                 return Outcome(kept, run.rounds, _diverged(run.rounds, settings))
             kept = run.w.copy()
-            last = surrogate_now()
-            if history.record(run.rounds, kept, last, float(run.gradient_norm)):
+            if run.rounds % each and run.rounds < settings.max_iter:
+                history.progress(run.rounds)
+            elif _record(run, fit):
                 status = FitStatus(True, "stopped early: validation AP did not rise any more")
                 break
             if checkpoint is not None and checkpoint.due:
                 checkpoint.write(saved_fit(run, history))
         else:
-            if last < first:
+            if history.rows[-1][SURROGATE] < history.rows[0][SURROGATE]:
                 status = _diverged(run.rounds, settings)
     except KeyboardInterrupt:
         status = FitStatus(False, "interrupted: kept the last rounds")
         return Outcome(kept, run.rounds, status, interrupted=True)
     return Outcome(kept, run.rounds, status)
+
+
+def _rounds_per_record(run: StochasticRun, train: TrainingSet) -> int:
+    """Whole chunks, and so many that the records cost less than the rounds, for any n."""
+    passes = PASSES_PER_RECORD * train.positive.size / sum(run.batch)
+    return ROUNDS_PER_CHUNK * max(1, math.ceil(passes / ROUNDS_PER_CHUNK))
+
+
+def _record(run: StochasticRun, fit: Fit) -> bool:
+    """Add where the run is to the history; True if it is time to stop."""
+    margins = fit.design.margins(run.w)
+    exact = surrogate_ap(
+        expit(margins),
+        fit.train.positive,
+        surrogate=fit.settings.surrogate,
+        gamma=fit.settings.gamma,
+        sample_weight=fit.train.weight,
+    )
+    return fit.history.record(
+        run.rounds, run.w.copy(), exact.value, float(run.gradient_norm), margins
+    )
 
 
 def _diverged(rounds: int, settings: Settings) -> FitStatus:

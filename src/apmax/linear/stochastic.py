@@ -13,7 +13,7 @@ from apmax.errors import ParameterError
 from apmax.linear.design import Design
 from apmax.method.directions import BOUNDS
 from apmax.method.sampling import SAMPLING
-from apmax.method.schedules import SCHEDULES
+from apmax.method.schedules import SCHEDULES, fade
 from apmax.method.table import Method
 from apmax.method.trackers import LOG_OF_NOTHING
 from apmax.problem.outer import Box
@@ -65,12 +65,14 @@ class StochasticRun:
         negatives_per_batch: int,
         sampling: str,
         rng: np.random.Generator,
+        fade_over: int | None = None,
         draws: Callable[[int], Any] | None = None,
     ) -> None:
         from apmax.kernels.descent import NEVER, Memory
 
         self.method = method
         self.first_values = (learning_rate, beta0, beta1)
+        self.fade_over = fade_over
         self.rng = rng
         self.shared = SAMPLING.choose(sampling)
         self.batch = (positives_per_batch, negatives_per_batch)
@@ -133,9 +135,9 @@ class StochasticRun:
 
         times = np.arange(self.rounds + 1, self.rounds + rounds + 1)
         schedule = SCHEDULES.choose(self.method.schedule)
-        eta, beta0, beta1 = (
-            np.array([schedule(first, t) for t in times.tolist()]) for first in self.first_values
-        )
+        steady = np.ones(rounds)
+        eta, beta0, beta1 = (schedule(first, times) * steady for first in self.first_values)
+        eta *= fade(times, self.fade_over)
         self.log_decay = np.concatenate([self.log_decay, self._log_decay_of(beta0)])
         steps = Steps(self.rounds, eta, beta0, beta1, self.log_decay)
         self.gradient_norm = run_rounds(

@@ -17,7 +17,7 @@ from apmax.errors import ParameterError
 from apmax.method.directions import BOUNDS, DELTA, DIRECTIONS, check_beta
 from apmax.method.estimates import StochasticProblem
 from apmax.method.sampling import Draw
-from apmax.method.schedules import SCHEDULES
+from apmax.method.schedules import SCHEDULES, fade
 from apmax.method.table import Method, resolve_method
 from apmax.method.trackers import TRACKERS
 from apmax.problem.outer import outer_gradient
@@ -49,11 +49,13 @@ def descend(
     delta: float = DELTA,
     bounds: tuple[float, float] = BOUNDS,
     first_visit: str = "estimate",
+    fade_over: int | None = None,
 ) -> Iterator[Round]:
     """Run one round per draw from `w`, and yield what each round left.
 
     The first values of η (`learning_rate`), β₀ and β₁ follow the method's schedule; betas
-    weigh the new value. `delta` and `bounds` are read by adaptive directions only.
+    weigh the new value. `delta` and `bounds` are read by adaptive directions only. With
+    `fade_over`, η also falls evenly to nothing over so many rounds.
     """
     chosen = resolve_method(method)
     _check_fit(chosen, problem)
@@ -75,7 +77,7 @@ def descend(
             gradient = np.einsum("ik,ikd->d", pull, problem.inner_jacobian(w, draw))
             gradient = gradient + problem.penalty_gradient(w)
             step = direction.step(gradient, t, schedule(beta1, t), beta2)
-            w = w - schedule(learning_rate, t) * step
+            w = w - schedule(learning_rate, t) * fade(t, fade_over) * step
             yield Round(t, w, gradient, u)
 
     return rounds(start)
