@@ -25,7 +25,7 @@ from benchmarks.timing import Line, medians
 
 ROUNDS = 2000
 BATCH = 10
-STOCHASTIC, ROUNDS_TO_QUALITY = "soap-adam", 2000
+STOCHASTIC, ROUNDS_TO_QUALITY = "soap-adam", 1250
 
 
 def lines() -> Iterator[Line]:

@@ -67,13 +67,13 @@ class Design:
 
 def make_design(X: Any, how: str, weight: Floats | None) -> Design:
     """X scaled to unit deviation or unit maximum, and centred if it is dense."""
-    _check_that_squares_fit(X)
-    scale = SCALES.choose(how)(X, weight)
+    largest = largest_size(X)
+    _check_that_squares_fit(largest)
+    scale = SCALES.choose(how)(X, weight, largest)
     return Design(X, scale, None if sp.issparse(X) else mean_of(X, weight))
 
 
-def _check_that_squares_fit(X: Any) -> None:
-    largest = largest_size(X)
+def _check_that_squares_fit(largest: Floats) -> None:
     if largest.max() > LARGEST:
         feature = int(largest.argmax())
         raise NonFiniteError(
@@ -89,7 +89,7 @@ def mean_of(X: Any, weight: Floats | None) -> Floats:
     return np.asarray(X.T @ share, dtype=np.float64)
 
 
-def unit_deviation(X: Any, weight: Floats | None = None) -> Floats:
+def unit_deviation(X: Any, weight: Floats | None, largest: Floats) -> Floats:
     """1 / standard deviation of each feature, 0 for constant ones; X is not copied."""
     n = X.shape[0]
     share = np.full(n, 1 / n) if weight is None else weight / weight.sum()
@@ -102,13 +102,13 @@ def unit_deviation(X: Any, weight: Floats | None = None) -> Floats:
         for start in range(0, n, BLOCK):  # in blocks: no second X in memory
             rows = slice(start, start + BLOCK)
             variance += share[rows] @ np.square(X[rows] - mean)
-    rounding = (1e-6 if X.dtype == np.float32 else 1e-10) * largest_size(X)
+    rounding = (1e-6 if X.dtype == np.float32 else 1e-10) * largest
     return _inverse(np.sqrt(variance), above=rounding)
 
 
-def unit_maximum(X: Any, weight: Floats | None = None) -> Floats:
+def unit_maximum(X: Any, weight: Floats | None, largest: Floats) -> Floats:
     """1 / largest absolute value of each feature, 0 for features that are always 0."""
-    return _inverse(largest_size(X), above=np.zeros(X.shape[1]))
+    return _inverse(largest, above=np.zeros(largest.size))
 
 
 def largest_size(X: Any) -> Floats:
@@ -126,7 +126,7 @@ def _inverse(values: Floats, above: Floats) -> Floats:
     return np.divide(1.0, values, out=np.zeros_like(values), where=values > above)
 
 
-SCALES: Registry[Callable[[Any, Floats | None], Floats]] = Registry(
+SCALES: Registry[Callable[[Any, Floats | None, Floats], Floats]] = Registry(
     "scale", {"deviation": unit_deviation, "maximum": unit_maximum}
 )
 """Deviation suits dense features; maximum leaves the zeros and ones of sparse ones alone."""

@@ -13,6 +13,8 @@ from apmax.validation import Floats, Mask
 LEAST_SLOPE = float(np.exp(-10))
 """Of margins of unit deviation: the slope stays positive, and the ranking what it is."""
 ITERATIONS, HALVINGS = 100, 30
+SAMPLE = 2048
+"""Examples of a class from which the first steps are taken, where there are many more."""
 LEAST_DECREASE = 1e-14
 """Of the log-loss in a step: what rounding makes of smaller ones is not a decrease."""
 
@@ -31,12 +33,27 @@ def platt(
     unit = spread if spread > 0 else 1.0
     z = (margins - centre) / unit
     prior = np.log((plus + 1) / (minus + 1))
-    a, b = _newton(z, positive, share, targets, np.array([1.0, prior]), free=2)
+    start = np.array([1.0, prior])
+    if z.size > 4 * SAMPLE:
+        start = _newton(*_sample(z, positive, share), targets, start, free=2)
+    a, b = _newton(z, positive, share, targets, start, free=2)
     if a < LEAST_SLOPE:
         start = np.array([LEAST_SLOPE, prior])
         a, b = _newton(z, positive, share, targets, start, free=1)
     slope = float(a) / unit
     return slope, float(b) - slope * centre
+
+
+def _sample(z: Floats, positive: Mask, share: Floats) -> tuple[Floats, Mask, Floats]:
+    """Some examples of each class, evenly spread, with the weight of all of it."""
+    rows = [np.flatnonzero(of_class) for of_class in (positive, ~positive)]
+    some = [row[:: max(1, row.size // SAMPLE)] for row in rows]
+    shares = [
+        share[few] * (share[all_of].sum() / (share[few].sum() or 1.0))
+        for few, all_of in zip(some, rows, strict=True)
+    ]
+    chosen = np.concatenate(some)
+    return z[chosen], positive[chosen], np.concatenate(shares)
 
 
 def _newton(

@@ -19,8 +19,8 @@ FADING = "linear"
 """The schedule under which η falls evenly to nothing over the rounds, and the betas stay."""
 STOCHASTIC_GAMMA = {"logistic": 40.0}
 """Where it is not the default: measured, see docs/linear.md."""
-ADAPTIVE_RATES = (0.01, 0.1)
-RATES = {"plain": (0.4, 5.0), "momentum": (0.4, 5.0), "adagrad": (0.01, 0.03)}
+ADAPTIVE_RATES = (0.02, 0.1)
+RATES = {"plain": (0.4, 5.0), "momentum": (0.4, 5.0), "adagrad": (0.02, 0.05)}
 """η of a direction that is not as Adam's: where it stays or fades, and where it falls as 1/√t."""
 
 

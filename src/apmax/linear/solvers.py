@@ -24,7 +24,7 @@ from apmax.validation import Floats
 
 ROUNDS_PER_CHUNK = 500
 """Rounds between two looks at the clock and at Ctrl-C."""
-PASSES_PER_RECORD = 2
+PASSES_PER_RECORD = 3
 """Over the data, between two records of the history, each of which takes about one."""
 LARGEST_WEIGHT = 1e100
 """On scaled features; beyond it a run has diverged."""
