@@ -53,13 +53,12 @@ def find_layout(file: Path, header: bool | None, *, tab: bool) -> Layout:
     text = head.decode("utf-8-sig", "replace")
     if not text.strip():
         raise FileFormatError(f"{file} is empty: expected a table with at least one row")
-    lines = list(io.StringIO(text, newline=""))  # not splitlines, which has a dozen newlines
-    lines = lines[next(k for k, line in enumerate(lines) if line.strip()) :]
-    most = max(line.count(s) for line in lines[:SAMPLE_ROWS] for s in SEPARATORS)
+    text = text[_start_of_text(text) :]
+    most = max(line.count(s) for line in islice(_lines(text), SAMPLE_ROWS) for s in SEPARATORS)
     if most > MOST_SEPARATORS:  # before they are cut into as many strings
         _refuse_width(file, most + 1)
-    separator = "\t" if tab else _find_separator(lines)
-    first, *second = [*islice(_rows(lines, separator), 2)] or [[]]
+    separator = "\t" if tab else _find_separator(text)
+    first, *second = [*islice(_rows(text, separator), 2)] or [[]]
     widest = max(map(len, (first, *second)))
     if not first or widest > MOST_COLUMNS:
         _refuse_width(file, widest)
@@ -69,6 +68,12 @@ def find_layout(file: Path, header: bool | None, *, tab: bool) -> Layout:
     names = column_names(cells if header else [""] * len(cells))
     comma = separator == ";" and DECIMAL_COMMA.search(text) and not DECIMAL_POINT.search(text)
     return Layout(separator, names, header, f"{separator} " in text, "," if comma else ".")
+
+
+def _start_of_text(text: str) -> int:
+    """Where the first line begins that is not blank."""
+    blank = len(text) - len(text.lstrip())
+    return max(text.rfind("\n", 0, blank), text.rfind("\r", 0, blank)) + 1
 
 
 def _refuse_width(file: Path, cells: int) -> NoReturn:
@@ -135,21 +140,26 @@ def _count_outside_quotes(file: Path, separator: str) -> int:
     return count
 
 
-def _find_separator(lines: list[str]) -> str:
+def _find_separator(text: str) -> str:
     """The one that cuts the first rows into as many cells each, and into most."""
     best, most = ",", 1
     for separator in SEPARATORS:
-        widths = {len(row) for row in islice(_rows(lines, separator), SAMPLE_ROWS) if row}
+        widths = {len(row) for row in islice(_rows(text, separator), SAMPLE_ROWS) if row}
         if len(widths) == 1 and max(widths) > most:
             best, most = separator, max(widths)
     if most > 1:
         return best
-    first = next(line for line in lines if line.strip())
+    first = next(_lines(text))
     return max(SEPARATORS, key=first.count)  # the comma, of equals: it comes first
 
 
-def _rows(lines: list[str], separator: str) -> Iterator[list[str]]:
-    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+def _lines(text: str) -> Iterator[str]:
+    """One after the other, and no more than are asked for."""
+    return io.StringIO(text, newline="")  # not splitlines, which has a dozen newlines
+
+
+def _rows(text: str, separator: str) -> Iterator[list[str]]:
+    reader = csv.reader(_lines(text), delimiter=separator, skipinitialspace=True)
     try:
         yield from reader
     except csv.Error:  # a cell that is no cell; pandas will say where

@@ -128,7 +128,7 @@ def _read_text(file: Path, layout: Layout, text: Collection[str]) -> Any:
         raise FileFormatError(
             f"{file} is no UTF-8 text: found the byte {found}; save it as UTF-8"
         ) from None
-    _check_shape(file, frame.iloc[:, -1], layout)
+    _check_shape(file, frame[layout.names[-1]], layout)
     return _tidied(frame, text, pandas)
 
 
@@ -167,7 +167,7 @@ def _check_shape(file: Path, last: Any, layout: Layout) -> None:
     if last.size == 0:
         raise FileFormatError(f"{file} holds the names of {columns} columns but no rows")
     # Short rows are filled up, so the last column tells whether there can be any.
-    if columns > 1 and last.isna().any():
+    if columns > 1 and last.hasnans:
         short = find_short_row(file, layout, last.size)
         if short is not None:
             raise FileFormatError(
@@ -179,10 +179,10 @@ def _check_shape(file: Path, last: Any, layout: Layout) -> None:
 def _tidied(frame: Any, text: Collection[str], pandas: Any) -> Any:
     """Text without the blanks and single quotes around it, and numbers where that shows them."""
     for name, dtype in list(frame.dtypes.items()):
-        if not (pandas.api.types.is_string_dtype(dtype) or dtype.kind == "O"):
+        if dtype.kind != "O":  # which text is, too
             continue
         column = frame[name]
-        if pandas.api.types.infer_dtype(column) == "integer":  # beyond 64 bits
+        if isinstance(dtype, np.dtype) and _beyond_64_bits(column, pandas):
             frame[name] = column.map(_as_double).astype(np.float64)
             continue
         if not _has_rough_edges(column):
@@ -218,6 +218,11 @@ def _has_rough_edges(column: Any) -> bool:
             if edge[bounds].any():
                 return True
     return False
+
+
+def _beyond_64_bits(column: Any, pandas: Any) -> bool:
+    """Whether these are whole numbers, which pandas keeps as objects only if they are large."""
+    return bool(pandas.api.types.infer_dtype(column) == "integer")
 
 
 def _as_double(number: int) -> float:
