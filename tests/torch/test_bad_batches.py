@@ -1,0 +1,192 @@
+"""APLoss: batches, labels and options that are refused, and batches that are skipped."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.torch.nine_positives import (
+    GOOD,
+    NO_NEGATIVES,
+    NO_POSITIVES,
+    ONE_POSITIVE,
+    POSITIVE,
+    SCORES,
+    N,
+    both_ways,
+    saved,
+)
+
+from apmax.errors import (
+    ApmaxError,
+    NonFiniteError,
+    NoPositiveError,
+    NotNumericError,
+    ParameterError,
+    ShapeError,
+    UnknownNameError,
+)
+from apmax.torch import APLoss, SmoothAPLoss
+
+
+def bad_batches() -> dict[str, tuple[Any, Any, Any]]:
+    scores = SCORES[GOOD]
+    broken = scores.clone()
+    broken[3] = math.nan
+    endless = scores.clone()
+    endless[0] = -math.inf
+    outside, negative, twice = GOOD.clone(), GOOD.clone(), GOOD.clone()
+    outside[2], negative[2], twice[2] = N, -1, GOOD[3]
+    return {
+        "NaN scores": (broken, GOOD, NonFiniteError),
+        "infinite scores": (endless, GOOD, NonFiniteError),
+        "logits": (scores * 50, GOOD, ParameterError),
+        "a column": (scores[:, None].expand(-1, 2), GOOD, ShapeError),
+        "too few indices": (scores, GOOD[1:], ShapeError),
+        "an index outside": (scores, outside, ParameterError),
+        "a negative index": (scores, negative, ParameterError),
+        "an index twice": (scores, twice, ParameterError),
+        "no index": (scores[:0], GOOD[:0], ShapeError),
+        "float indices": (scores, GOOD.double(), NotNumericError),
+        "a list of indices": (scores, GOOD.tolist(), NotNumericError),
+        "an index on another device": (scores, GOOD.to("meta"), ParameterError),
+        "integer scores": (scores.long(), GOOD, NotNumericError),
+    }
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["compiled", "torch"])
+@pytest.mark.parametrize("name", bad_batches())
+def test_a_bad_batch_is_refused_and_changes_nothing(name: str, which: int) -> None:
+    loss = both_ways(POSITIVE)[which]
+    loss(SCORES[GOOD], GOOD)
+    before = saved(loss)
+    scores, index, error = bad_batches()[name]
+    with pytest.raises(error):
+        loss(scores, index)
+    after = saved(loss)
+    for key, tensor in before.items():
+        torch.testing.assert_close(after[key], tensor, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["compiled", "torch"])
+@pytest.mark.parametrize(
+    "index", [NO_POSITIVES, NO_NEGATIVES, ONE_POSITIVE], ids=["no +", "no -", "one +"]
+)
+def test_a_poor_batch_is_skipped_and_counted_or_an_error(index: Any, which: int) -> None:
+    loss = both_ways(POSITIVE)[which]
+    loss(SCORES[GOOD], GOOD)
+    before = saved(loss)
+    scores = SCORES[index].clone().requires_grad_()
+    value = loss(scores, index)
+    value.backward()
+    assert value.item() == 0
+    assert not scores.grad.any()
+    after = saved(loss)
+    assert int(after.pop("skipped")) == int(before.pop("skipped")) + 1
+    for key, tensor in before.items():
+        torch.testing.assert_close(after[key], tensor, rtol=0, atol=0, equal_nan=True)
+    strict = both_ways(POSITIVE, poor_batch="error")[which]
+    with pytest.raises(NoPositiveError, match="PositiveNegativeBatchSampler"):
+        strict(SCORES[index], index)
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["compiled", "torch"])
+def test_a_single_positive_in_the_data_works(which: int) -> None:
+    one = np.arange(20) == 7
+    loss = both_ways(one)[which]
+    scores = torch.linspace(0, 1, 20, dtype=torch.float64).requires_grad_()
+    loss(scores, torch.arange(20)).backward()
+    assert scores.grad[7] < 0
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"gamma": 0}, ParameterError),
+        ({"gamma": -1.0}, ParameterError),
+        ({"gamma": math.nan}, ParameterError),
+        ({"beta0": 0.0}, ParameterError),
+        ({"beta0": 1.5}, ParameterError),
+        ({"surrogate": "squared_hing"}, UnknownNameError),
+        ({"tracker": "moving_averag"}, UnknownNameError),
+        ({"schedule": "sqrt"}, UnknownNameError),
+        ({"first_visit": "one"}, UnknownNameError),
+        ({"poor_batch": "ignore"}, UnknownNameError),
+        ({"spread": 0}, ParameterError),
+    ],
+)
+def test_bad_options_are_named(options: Any, error: Any) -> None:
+    with pytest.raises(error, match=next(iter(options))):
+        APLoss(POSITIVE, **options)
+
+
+def test_a_misspelt_keyword_is_not_swallowed() -> None:
+    with pytest.raises(TypeError, match="gama"):
+        APLoss(POSITIVE, gama=0.1)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.ones(5),
+        np.zeros(5),
+        np.array([0, 1, 2]),
+        np.array([]),
+        np.zeros((2, 2, 2)),
+        [0, math.nan],
+    ],
+)
+def test_labels_of_one_class_or_three_are_refused(labels: Any) -> None:
+    with pytest.raises(ApmaxError):
+        APLoss(labels)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        POSITIVE,
+        POSITIVE.astype(int),
+        np.where(POSITIVE, 1, -1),
+        torch.from_numpy(POSITIVE),
+        torch.from_numpy(POSITIVE).float()[:, None],
+        POSITIVE.tolist(),
+    ],
+    ids=["bool", "0/1", "-1/1", "tensor", "column", "list"],
+)
+def test_labels_of_any_kind(labels: Any) -> None:
+    assert APLoss(labels).labels.cells.tolist() == list(range(9))
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["compiled", "torch"])
+@pytest.mark.parametrize(("double", "size"), [(True, 1e200), (False, 1e25)])
+def test_numbers_that_do_not_fit_are_refused(which: int, double: bool, size: float) -> None:
+    loss = APLoss(POSITIVE, spread=None)
+    loss = loss.double() if double else loss
+    loss.fused = which == 0
+    before = saved(loss)
+    with pytest.raises(NonFiniteError, match="nothing has changed"):
+        loss(SCORES[GOOD] * size, GOOD)
+    for key, tensor in before.items():
+        torch.testing.assert_close(saved(loss)[key], tensor, rtol=0, atol=0, equal_nan=True)
+
+
+def test_what_u_was_tracked_with_cannot_be_changed() -> None:
+    loss = APLoss(POSITIVE)
+    for name in ("gamma", "surrogate", "spread"):
+        with pytest.raises(AttributeError):
+            setattr(loss, name, 1.0)
+
+
+def test_a_tracker_that_needs_two_estimates_is_refused() -> None:
+    with pytest.raises(ParameterError, match="CompositionalLoss"):
+        APLoss(POSITIVE, tracker="msvr")
+
+
+def test_smooth_ap_is_not_in_the_table_of_tracked_methods() -> None:
+    from apmax.torch import from_table
+
+    with pytest.raises(ParameterError, match=SmoothAPLoss.__name__):
+        from_table("smoothap", POSITIVE, [torch.nn.Parameter(torch.zeros(1))], lr=0.1)
