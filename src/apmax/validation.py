@@ -156,7 +156,7 @@ def check_gamma(gamma: float) -> float:
         at_least=1e-150,
         at_most=1e150,
         why="it is the margin of the squared hinge or the slope of the logistic surrogate; "
-        "start with 0.1 for squared_hinge and 20 for logistic on scores in [0, 1]",
+        "start with 0.1 for squared_hinge and 20 to 40 for logistic on scores in [0, 1]",
     )
 
 

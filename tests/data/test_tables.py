@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apmax.data import read_table
+from apmax.data import read_table, streams, table_layout
 from apmax.data.extras import need
 from apmax.data.table_layout import column_names, looks_like_header
 from apmax.errors import FileError, FileFormatError, MissingExtraError, ParameterError
@@ -60,6 +60,26 @@ def test_separators_and_compressions(
 )
 def test_a_header_has_different_words_in_every_cell(first_row: list[str], is_header: bool) -> None:
     assert looks_like_header(first_row) is is_header
+
+
+@pytest.mark.parametrize("before", ["\n\n", " \n\t\n", "\r\n \r\n", "\r\r", "\ufeff\n"])
+def test_blank_lines_before_the_header_are_skipped(before: str, write: Write) -> None:
+    assert read_table(write("t.csv", before + ROWS)).equals(read_table(write("u.csv", ROWS)))
+
+
+def test_a_line_of_other_blanks_is_no_blank_line(write: Write) -> None:
+    with pytest.raises(FileFormatError):
+        read_table(write("t.csv", "\xa0\n" + ROWS))
+
+
+def test_a_first_line_without_end_is_refused_as_such(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (streams, table_layout):
+        monkeypatch.setattr(module, "LONGEST", 1 << 20)
+    wide = ",".join(f"name {k}" for k in range(200_000))
+    with pytest.raises(FileFormatError, match="first line has over 1 MB"):
+        read_table(write("t.csv", wide + "\n1,2\n"))
 
 
 def test_without_a_header_columns_are_numbered(write: Write) -> None:

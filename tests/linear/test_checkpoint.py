@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from apmax import APClassifier
 from apmax.errors import CheckpointError, FileError, ParameterError
 from apmax.linear import checkpoint as checkpoints
+from apmax.linear import settings
 from apmax.method.table import METHODS
 
 RNG = np.random.default_rng(0)
@@ -42,11 +43,11 @@ def killed(model: APClassifier, at: int, data: Any = X, y: Any = Y, **fit: Any) 
     model.on_progress = None
 
 
-def steps_of(model: APClassifier) -> list[int]:
+def steps_of(model: APClassifier, data: Any = X, y: Any = Y) -> list[int]:
     """The rounds after which it told its progress while it was fitted."""
     seen: list[int] = []
     model.on_progress = lambda stage, done, of, ap: seen.append(done)
-    model.fit(X, Y)
+    model.fit(data, y)
     return seen
 
 
@@ -142,7 +143,7 @@ def test_a_warm_start_is_another_fit_than_a_cold_one(tmp_path: Path) -> None:
 
 
 OTHERS: dict[str, tuple[dict[str, Any], Any, str]] = {
-    "another rate": ({"learning_rate": 0.5}, X, r"learning_rate was None and is 0\.5"),
+    "another rate": ({"learning_rate": 0.5}, X, r"learning_rate was 0\.4 and is 0\.5"),
     "another solver": ({"solver": "moap-v1"}, X, r"solver was sox and is moap-v1"),
     "another seed": ({"random_state": 4}, X, "random_state is another"),
     "other data": ({}, X + 1e-12, "data is another"),
@@ -159,6 +160,25 @@ def test_the_unfinished_checkpoint_of_another_fit_is_refused(name: str, tmp_path
     with pytest.raises(CheckpointError, match=f"{told}.*another folder, or delete"):
         other.fit(data, Y)
     assert (tmp_path / checkpoints.FILE).read_bytes() == before
+
+
+def test_a_fit_goes_on_between_two_records_of_its_history(tmp_path: Path) -> None:
+    options = {**OPTIONS, "batch_size": 3, "max_iter": 700}
+    many = np.tile(X, (3, 1)), np.tile(Y, 3)
+    never = APClassifier("sox", **options).fit(*many)
+    assert never.history_["step"].tolist() == [0, 700]  # three passes are 1,200 rounds
+    model = APClassifier("sox", checkpoint=tmp_path, **options)
+    killed(model, 700, *many)
+    assert steps_of(model, *many) == [700]
+    assert_same_fit(model, never)
+
+
+def test_other_defaults_are_another_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = APClassifier("sox", checkpoint=tmp_path, **OPTIONS)
+    killed(model, 1500)
+    monkeypatch.setitem(settings.STOCHASTIC_GAMMA, "logistic", 30.0)
+    with pytest.raises(CheckpointError, match=r"gamma was 40\.0 and is 30\.0"):
+        model.fit(X, Y)
 
 
 def test_the_checkpoint_of_another_version_is_refused(

@@ -166,6 +166,8 @@ def test_history_tells_what_happened() -> None:
     seldom = APClassifier("adap-adam", max_iter=1200, batch_size=4, random_state=0).fit(X, Y)
     assert 1 < passes <= 2
     assert seldom.history_["step"].tolist() == [0, 1000, 1200]
+    seldom.set_params(early_stopping=True).fit(X, Y)  # held-out data choose among the records
+    assert seldom.history_["step"].tolist() == [0, 500, 1000, 1200]
     assert ((rounds.history_["surrogate_ap"] > 0) & (rounds.history_["surrogate_ap"] <= 1)).all()
 
 
@@ -347,6 +349,17 @@ def test_platt_recovers_the_log_odds() -> None:
     slope, offset = platt(0.1 * (LOGIT + 4.2), Y, None, float(N))
     assert slope == pytest.approx(10, rel=0.3)
     assert offset == pytest.approx(-4.2, rel=0.3)
+
+
+def test_platt_does_not_depend_on_the_sample_it_starts_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.random(20_000) < 0.03
+    z, weight = rng.normal(size=y.size) + 2 * y, rng.random(y.size) + 0.1
+    sampled = platt(z, y, weight, 20_000.0)
+    monkeypatch.setattr("apmax.linear.platt.SAMPLE", 10**6)
+    assert sampled == pytest.approx(platt(z, y, weight, 20_000.0), rel=1e-6)
 
 
 def test_platt_of_a_wrong_ranking_keeps_the_ranking() -> None:

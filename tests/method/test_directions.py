@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from apmax.method.directions import DIRECTIONS, Adaptive
-from apmax.method.schedules import SCHEDULES
+from apmax.method.schedules import SCHEDULES, fade
 from apmax.validation import Floats
 
 SIZE, ROUNDS = 4, 25
@@ -98,3 +98,8 @@ def test_our_betas_are_one_minus_torchs() -> None:
 def test_schedules(t: int) -> None:
     assert SCHEDULES["constant"](0.5, t) == 0.5
     assert SCHEDULES["inverse_sqrt"](0.5, t) == pytest.approx(0.5 / t**0.5)
+
+
+def test_a_rate_fades_evenly_to_nothing_and_not_below() -> None:
+    assert fade(7, None) == 1
+    np.testing.assert_allclose(fade(np.array([1, 2, 3, 4, 5, 9]), 4), [1, 0.75, 0.5, 0.25, 0, 0])

@@ -56,7 +56,7 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
         raise FileError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-HEAD, LONGEST = 1 << 16, 1 << 23
+HEAD, LONGEST = 1 << 16, 1 << 25
 """Bytes that tell what a file is, and how many two lines may have."""
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from apmax.data.streams import check_is_text, open_bytes, read_head
+from apmax.data.streams import LONGEST, check_is_text, open_bytes, read_head
 from apmax.errors import FileFormatError
 
 SEPARATORS = (",", ";", "\t")
@@ -54,6 +54,11 @@ def find_layout(file: Path, header: bool | None, *, tab: bool) -> Layout:
     if not text.strip():
         raise FileFormatError(f"{file} is empty: expected a table with at least one row")
     text = text[_start_of_text(text) :]
+    if len(head) >= LONGEST and len(next(_lines(text))) == len(text):
+        raise FileFormatError(
+            f"{file}: the first line has over {LONGEST >> 20} MB, and a line of a table is a row: "
+            "use LIBSVM or .npz for wider data"
+        )
     most = max(line.count(s) for line in islice(_lines(text), SAMPLE_ROWS) for s in SEPARATORS)
     if most > MOST_SEPARATORS:  # before they are cut into as many strings
         _refuse_width(file, most + 1)
@@ -72,7 +77,7 @@ def find_layout(file: Path, header: bool | None, *, tab: bool) -> Layout:
 
 def _start_of_text(text: str) -> int:
     """Where the first line begins that is not blank."""
-    blank = len(text) - len(text.lstrip())
+    blank = len(text) - len(text.lstrip(" \t\r\n"))  # what pandas calls blank
     return max(text.rfind("\n", 0, blank), text.rfind("\r", 0, blank)) + 1
 
 

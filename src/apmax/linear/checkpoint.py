@@ -28,6 +28,7 @@ from apmax._version import __version__
 from apmax.disk import locked_folder, make_folder, write_aside
 from apmax.errors import CheckpointError
 from apmax.linear.base import TrainingSet
+from apmax.linear.settings import Settings
 
 FILE, FORMAT, SCHEMA = "fit.checkpoint", "apmax-checkpoint", 1
 SECONDS = 1.0
@@ -51,15 +52,23 @@ class Saved:
 
 
 def identity_of(
-    model: Any, data: TrainingSet, rng: np.random.Generator, start: NDArray[Any] | None
+    model: Any,
+    settings: Settings,
+    data: TrainingSet,
+    rng: np.random.Generator,
+    start: NDArray[Any] | None,
 ) -> dict[str, Any]:
-    """What tells a fit from others: versions, data, draws, the start if warm, and parameters."""
+    """What tells a fit from others: versions, data, draws, the start if warm, and parameters.
+
+    Those that are None count as what they stand for, which another version may decide otherwise.
+    """
     import numba  # as the kernels do: when it is needed
 
     skipped = (*NOT_IN_IDENTITY, "random_state")
     parameters = {
         name: value for name, value in model.get_params(deep=False).items() if name not in skipped
     }
+    parameters |= settings._asdict()
     return {
         "versions": f"apmax {__version__}, NumPy {np.__version__}, Numba {numba.__version__}, "
         f"SciPy {scipy.__version__}, scikit-learn {sklearn.__version__}",

@@ -18,7 +18,7 @@ from apmax.linear.checkpoint import Checkpoint, identity_of, open_checkpoint
 from apmax.linear.design import Design, make_design
 from apmax.linear.full_batch import fit_logistic
 from apmax.linear.history import History, watch
-from apmax.linear.settings import FULL_BATCH, settings_of
+from apmax.linear.settings import FULL_BATCH, Settings, settings_of
 from apmax.linear.solvers import Fit, run_full_batch, run_stochastic
 from apmax.validation import Floats
 
@@ -36,7 +36,7 @@ class APClassifier(LinearAPModel):
     from :math:`w_{LR}`, a logistic regression: with a large alpha it is logistic regression,
     with a small one it follows average precision alone. The stochastic solvers are the rows
     of :data:`apmax.method.table.METHODS`, on scores σ(w·x + b) with the penalty
-    :math:`\alpha\|w\|^2`, as in the paper.
+    :math:`\alpha\|w\|^2`. Their defaults are measured, not always the paper's.
 
     Features are scaled inside (centred and to unit deviation, or to unit maximum if X is
     sparse), without a copy of X, and the scale is folded into `coef_` and `intercept_`. At the
@@ -57,7 +57,8 @@ class APClassifier(LinearAPModel):
     batch_size : examples per round. This and the parameters down to `fit_intercept` are read
         by the stochastic solvers only, and `tol` by "lbfgs" only.
     positive_rate : share of positives in a batch.
-    learning_rate : η, its first value where the schedule decreases it; None: the solver's.
+    learning_rate : η, its first value where the schedule decreases it; None: the solver's, for
+        its schedule.
     beta0, beta1, beta2 : weights of the NEW value in U, the momentum and the second moment.
         torch's betas are one minus these.
     delta : added to the root of the second moment.
@@ -68,8 +69,9 @@ class APClassifier(LinearAPModel):
     fit_intercept : whether stochastic scores σ(w·x + b) have a b. AP does not depend on
         it, and `intercept_` always comes from Platt's fit.
     early_stopping : hold out `validation_fraction` of the data, keep the point with the best
-        AP there, and stop when `n_iter_no_change` records in a row have not improved it.
-    warm_start : start from the last fit's coefficients.
+        AP there, and stop when `n_iter_no_change` records in a row have not improved it. A rate
+        that falls over `max_iter` rounds is then cut off where it stops.
+    warm_start : start from the last fit's coefficients, with the first learning rate again.
     random_state : of the draws and of the validation split.
     checkpoint : a folder in which a stochastic fit keeps its state, about once a second. The
         same fit on the same data, started again after it was stopped or killed, goes on from
@@ -156,7 +158,7 @@ class APClassifier(LinearAPModel):
         settings = settings_of(self)
         data = self._checked(X, y, sample_weight).seen()
         rng = _generator(self.random_state)
-        with self._open_checkpoint(data, rng) as checkpoint:
+        with self._open_checkpoint(settings, data, rng) as checkpoint:
             whole = make_design(
                 data.X, "maximum" if sp.issparse(data.X) else "deviation", data.weight
             )
@@ -187,12 +189,12 @@ class APClassifier(LinearAPModel):
         return self
 
     def _open_checkpoint(
-        self, data: TrainingSet, rng: np.random.Generator
+        self, settings: Settings, data: TrainingSet, rng: np.random.Generator
     ) -> AbstractContextManager[Checkpoint | None]:
         if self.checkpoint is None:
             return nullcontext()
         warm = self._last_w if self.warm_start and hasattr(self, "_last_w") else None
-        return open_checkpoint(self.checkpoint, identity_of(self, data, rng, warm))
+        return open_checkpoint(self.checkpoint, identity_of(self, settings, data, rng, warm))
 
     def _split(
         self, data: TrainingSet, rng: np.random.Generator

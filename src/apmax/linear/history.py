@@ -60,7 +60,7 @@ SURROGATE = COLUMNS.index("surrogate_ap")
 
 @dataclass
 class History:
-    """Rows of `COLUMNS`, one per iteration of L-BFGS or chunk of stochastic rounds."""
+    """Rows of `COLUMNS`, one per iteration of L-BFGS or after some stochastic rounds."""
 
     train: Watched
     validation: Watched | None
@@ -101,7 +101,9 @@ class History:
         return self.patience is not None and self.rows_since_best >= self.patience
 
     def progress(self, step: int) -> None:
-        """Say how far the fit is, between two rows."""
+        """Say how far the fit is, also between two rows."""
+        if self.verbose and self.rows[-1][0] != step:
+            show_line(f"step {step} of {self.steps}  AP so far {self.best_ap:.4f}")
         if self.on_progress is not None:
             self.on_progress("training", step, self.steps, self.best_ap)
 

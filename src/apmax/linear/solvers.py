@@ -25,7 +25,7 @@ from apmax.validation import Floats
 ROUNDS_PER_CHUNK = 500
 """Rounds between two looks at the clock and at Ctrl-C."""
 PASSES_PER_RECORD = 3
-"""Over the data, between two records of the history, each of which takes about one."""
+"""Over the data, between two records of the history, each of which takes less than one."""
 LARGEST_WEIGHT = 1e100
 """On scaled features; beyond it a run has diverged."""
 
@@ -84,7 +84,7 @@ def run_full_batch(fit: Fit) -> Outcome:
 
 
 def run_stochastic(fit: Fit) -> Outcome:
-    """Rounds of a method in chunks, with a record after each."""
+    """Rounds of a method in chunks, with a record after some of them."""
     model, settings, design, train, anchor, start, history, rng, checkpoint = fit
     fades = settings.schedule == FADING
     method = replace(METHODS[settings.solver], schedule="constant" if fades else settings.schedule)
@@ -127,7 +127,7 @@ def _rounds(run: StochasticRun, fit: Fit) -> Outcome:
     """The rounds that are left."""
     settings, history, checkpoint = fit.settings, fit.history, fit.checkpoint
     status = FitStatus(True, f"did all {settings.max_iter} rounds")
-    each = _rounds_per_record(run, fit.train)
+    each = _rounds_per_record(run, fit)
     kept = run.w.copy()
     try:
         while run.rounds < settings.max_iter:
@@ -151,9 +151,11 @@ def _rounds(run: StochasticRun, fit: Fit) -> Outcome:
     return Outcome(kept, run.rounds, status)
 
 
-def _rounds_per_record(run: StochasticRun, train: TrainingSet) -> int:
-    """Whole chunks, and so many that the records cost less than the rounds, for any n."""
-    passes = PASSES_PER_RECORD * train.positive.size / sum(run.batch)
+def _rounds_per_record(run: StochasticRun, fit: Fit) -> int:
+    """Whole chunks: one if held-out data are to choose among the records, or else some passes."""
+    if fit.history.validation is not None:
+        return ROUNDS_PER_CHUNK
+    passes = PASSES_PER_RECORD * fit.train.positive.size / sum(run.batch)
     return ROUNDS_PER_CHUNK * max(1, math.ceil(passes / ROUNDS_PER_CHUNK))
 
 

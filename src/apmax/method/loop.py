@@ -21,7 +21,7 @@ from apmax.method.schedules import SCHEDULES, fade
 from apmax.method.table import Method, resolve_method
 from apmax.method.trackers import TRACKERS
 from apmax.problem.outer import outer_gradient
-from apmax.validation import Floats, check_real
+from apmax.validation import Floats, check_count, check_real
 
 
 class Round(NamedTuple):
@@ -64,6 +64,8 @@ def descend(
     check_real(learning_rate, "learning_rate", above=0, why=why)
     for name, beta in (("beta0", beta0), ("beta1", beta1), ("beta2", beta2)):
         check_beta(beta, name)
+    if fade_over is not None:
+        check_count(fade_over, "fade_over", why="it is the number of rounds until η is 0")
     schedule = SCHEDULES.choose(chosen.schedule)
     box = problem.box() if chosen.projected else None
     tracker = TRACKERS.choose(chosen.tracker)(problem.m, box=box, first_visit=first_visit)

@@ -39,7 +39,7 @@ def inverse_sqrt(first: float, t: Any) -> Any:
 
 def fade(t: Any, over: int | None) -> Any:
     """What is left of η at round t if it falls evenly over so many rounds; all if None."""
-    return 1.0 if over is None else (over - t + 1) / over
+    return 1.0 if over is None else np.maximum(over - t + 1, 0) / over
 
 
 SCHEDULES: Registry[Schedule] = Registry(
