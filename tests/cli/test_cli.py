@@ -168,6 +168,9 @@ BAD: dict[str, tuple[str, str]] = {
     "target of many values": ("train loans.csv --target income", "income"),
     "unknown positive": ("train loans.csv --target defaulted --positive maybe", "maybe"),
     "unknown solver": ("train loans.csv --target defaulted --solver adap-adma", "adap-adam"),
+    "all solvers": ("train loans.csv --target defaulted --solver best", "'cv'"),
+    "no labels": ("train only-x.npz", "only-x.npz holds no labels: store them with X, as the"),
+    "labels nowhere": ("train only-x.npz --target last", "missing; store them as the array y"),
     "no model": ("evaluate loans.csv new-loans.csv", "not a model of apmax"),
     "missing model": ("predict none.apmax new-loans.csv", "cannot read"),
     "unknown set": ("data get w9a", "w8a"),
@@ -186,6 +189,7 @@ def test_every_error_is_one_line_with_a_remedy(folder: Path, name: str) -> None:
     few = made_loans(200, 4)
     few.loc[few.index[few["defaulted"] == "yes"][3:], "defaulted"] = "no"
     few.to_csv("few.csv", index=False)
+    np.savez("only-x.npz", X=np.eye(4))
     if "MODEL" in command:
         run("--quiet", "train", "loans.csv", "--target", "last", "--solver", "lbfgs", "-o", "MODEL")
         made_loans(20, 2).drop(columns="city").to_csv("short.csv", index=False)
@@ -250,6 +254,40 @@ def test_ctrl_c_keeps_the_best_model(folder: Path) -> None:
     if stopped and process.returncode:
         assert process.returncode == 130, told
         assert "Traceback" not in told
+
+
+def test_ctrl_c_on_the_way_out_of_compiled_code_is_ctrl_c(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    monkeypatch.setattr("apmax.data.files.load", interrupted)
+    result = run("train", "loans.csv", "--target", "last", fails=True)
+    assert result.exit_code == 130
+    assert result.stderr.strip() == "stopped before there was a result"
+
+
+def test_ctrl_c_in_the_last_fit_leaves_the_model_that_was_tested(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from apmax.pipeline import training
+
+    train, calls = training.train, []
+
+    def second_is_stopped(*data: Any, **options: Any) -> Any:
+        calls.append(data)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return train(*data, **options)
+
+    monkeypatch.setattr(training, "train", second_is_stopped)
+    command = "train loans.csv --target last --solver lbfgs -o m.apmax"
+    result = run(*shlex.split(command), fails=True)
+    assert result.exit_code == 130
+    assert "stopped before the end: m.apmax holds the best model so far" in result.stderr
+    assert "; stopped" in result.stdout
+    assert load_model("m.apmax").facts["rows"] < len(pd.read_csv("loans.csv"))
 
 
 @pytest.mark.skipif(data_folder() is None, reason="needs adult and w8a: set APMAX_DATA")

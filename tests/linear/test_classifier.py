@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -448,6 +449,23 @@ def test_a_copied_surrogate_is_the_same_surrogate() -> None:
     fits = [model.fit(X, Y).coef_ for model in (clone(given), given, by_name)]
     np.testing.assert_array_equal(fits[0], fits[1])
     np.testing.assert_array_equal(fits[0], fits[2])
+
+
+@pytest.mark.parametrize("solver", ["soap-adam", "adap-adam", "sox"])
+def test_a_rate_that_saturates_all_scores_is_told(solver: str) -> None:
+    model = APClassifier(solver, learning_rate=1e6, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="no better than at the start; lower learning_rate"):
+        model.fit(X, Y)
+    assert not model.status_.converged
+    assert np.isfinite(model.coef_).all()
+
+
+def test_a_warm_start_from_a_good_fit_is_no_divergence() -> None:
+    model = APClassifier("soap-adam", warm_start=True, random_state=0, max_iter=500).fit(X, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model.fit(X, Y)
+    assert model.status_.converged
 
 
 @pytest.mark.parametrize("rate", [1e3, 1e200])

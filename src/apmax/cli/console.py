@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -116,8 +116,7 @@ def one_line_errors(settings: Settings) -> Iterator[None]:
     except KeyboardInterrupt:
         if settings.debug:
             raise
-        settings.err.print("stopped", style="yellow")
-        raise typer.Exit(INTERRUPTED) from None
+        _stop(settings)
     except BrokenPipeError:  # the reader has seen enough, as in `apmax predict … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit from None
@@ -130,8 +129,15 @@ def one_line_errors(settings: Settings) -> Iterator[None]:
     except Exception as error:  # a defect of ours: one line, and how to see where
         if settings.debug:
             raise
+        if isinstance(error.__cause__, KeyboardInterrupt):  # on the way out of compiled code
+            _stop(settings)
         what = f"{type(error).__name__}: {error}"
         fail(settings, f"{what} - this should not happen; --debug before the command shows where")
+
+
+def _stop(settings: Settings) -> NoReturn:
+    settings.err.print("stopped before there was a result", style="yellow")
+    raise typer.Exit(INTERRUPTED) from None
 
 
 def fail(settings: Settings, message: str) -> None:

@@ -31,8 +31,10 @@ def check_target(dataset: Dataset) -> None:
     """A table needs --target; say which columns there are."""
     if dataset.y is not None:
         return
-    names = ", ".join(map(str, list(dataset.names or [])[:8]))
+    if dataset.names is None:
+        raise ParameterError(f"{dataset.source} holds no labels: store them with X, as the array y")
+    some = list(map(str, dataset.names))[:8]
+    names = ", ".join([*some, "…"] if len(dataset.names) > len(some) else some)
     raise ParameterError(
-        f"which column is the target? Use --target NAME (here: {names}, …), --target last or a "
-        "number"
+        f"which column is the target? Use --target NAME (here: {names}), --target last or a number"
     )

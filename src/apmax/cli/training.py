@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,20 +81,25 @@ def train(
         whole, interrupted = trained, trained.interrupted
         if test is None and not interrupted:
             kept = None if checkpoint is None else checkpoint / "all-rows"
-            with progress(settings, "training on all rows") as advance:
-                whole = train_model(
-                    dataset, solver=solver, seed=seed, checkpoint=kept, on_progress=advance
-                )
-            interrupted = whole.interrupted
-            whole = trained if interrupted else whole.with_facts(facts)
-            save_model(whole.model, out)
+            try:
+                with progress(settings, "training on all rows") as advance:
+                    whole = train_model(
+                        dataset, solver=solver, seed=seed, checkpoint=kept, on_progress=advance
+                    ).with_facts(facts)
+                interrupted = whole.interrupted
+            except KeyboardInterrupt:
+                interrupted = True
+            if interrupted:  # the model of the other rows, which was tested, is there already
+                whole = replace(trained, interrupted=True)
+            else:
+                save_model(whole.model, out)
         _tell_training(settings, whole, tested, ap, out, time.perf_counter() - start)
         if report is not None:
             note = "" if test else f"of a model of {learnt.X.shape[0]:,} rows; the file has all"
             name = (test or data).name  # the rows that the report is about
             _write_report(settings, report, name, trained.model, tested, scores, trained, note)
         if interrupted:
-            settings.note("stopped before the end: the best model so far was kept")
+            settings.note(f"stopped before the end: {out} holds the best model so far")
             raise typer.Exit(INTERRUPTED)
 
 

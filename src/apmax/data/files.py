@@ -168,7 +168,11 @@ def _from_arrays(
     if target is not None:
         raise ParameterError(
             f"`target` = {target!r} names a column, but {file} is no table: its labels are "
-            f"{'in the file already' if y is not None else 'missing'}; leave `target` out"
+            + (
+                "in the file already; leave `target` out"
+                if y is not None
+                else "missing; store them as the array y"
+            )
         )
     labels = two_classes(np.asarray(y), positive, f"the label in {file}")
     return Dataset(X, labels.y, labels.positive, labels.negative, None, None, file)

@@ -121,7 +121,7 @@ def _read_text(file: Path, layout: Layout, text: Collection[str]) -> Any:
     except pandas.errors.ParserWarning:
         raise FileFormatError(
             f"{file}: the header names {len(layout.names)} columns, but the first row has more "
-            "cells: name each column, or pass header=False if the first line is no header"
+            "cells: name each column, or if the first line is no header, write one above it"
         ) from None
     except UnicodeDecodeError as error:
         found = hex(error.object[error.start])

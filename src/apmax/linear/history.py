@@ -55,7 +55,7 @@ class OnProgress(Protocol):
 
 
 COLUMNS = ("step", "seconds", "surrogate_ap", "train_ap", "validation_ap", "gradient_norm")
-SURROGATE = COLUMNS.index("surrogate_ap")
+SURROGATE, TRAIN_AP = COLUMNS.index("surrogate_ap"), COLUMNS.index("train_ap")
 
 
 @dataclass

@@ -13,7 +13,7 @@ from apmax.linear.base import TrainingSet
 from apmax.linear.checkpoint import Checkpoint
 from apmax.linear.design import Design
 from apmax.linear.full_batch import ap_objective, minimise, relative_penalty
-from apmax.linear.history import SURROGATE, FitStatus, History
+from apmax.linear.history import SURROGATE, TRAIN_AP, FitStatus, History
 from apmax.linear.resuming import Outcome, restore_fit, saved_fit
 from apmax.linear.settings import FADING, Settings
 from apmax.linear.stochastic import StochasticRun
@@ -26,6 +26,8 @@ ROUNDS_PER_CHUNK = 500
 """Rounds between two looks at the clock and at Ctrl-C."""
 PASSES_PER_RECORD = 3
 """Over the data, between two records of the history, each of which takes less than one."""
+MUCH_WORSE = 0.9
+"""Of the AP of a warm start or an anchor; within that, it is the noise of the rounds."""
 LARGEST_WEIGHT = 1e100
 """On scaled features; beyond it a run has diverged."""
 
@@ -78,7 +80,7 @@ def run_full_batch(fit: Fit) -> Outcome:
         objective, start, max_iter=settings.max_iter, tol=model.tol, each_iteration=each_iteration
     )
     message = found.message
-    if not found.converged:
+    if found.message.startswith("stopped at max_iter"):
         message += ": raise max_iter, tol or alpha"
     return Outcome(found.w, found.iterations, FitStatus(found.converged, message))
 
@@ -143,12 +145,20 @@ def _rounds(run: StochasticRun, fit: Fit) -> Outcome:
             if checkpoint is not None and checkpoint.due:
                 checkpoint.write(saved_fit(run, history))
         else:
-            if history.rows[-1][SURROGATE] < history.rows[0][SURROGATE]:
+            if _is_worse(run, fit):
                 status = _diverged(run.rounds, settings)
     except KeyboardInterrupt:
         status = FitStatus(False, "interrupted: kept the last rounds")
         return Outcome(kept, run.rounds, status, interrupted=True)
     return Outcome(kept, run.rounds, status)
+
+
+def _is_worse(run: StochasticRun, fit: Fit) -> bool:
+    """Whether a run from 0 is no better than 0, or one from a fit much worse than that."""
+    first, last = fit.history.rows[0], fit.history.rows[-1]
+    if fit.start.any():
+        return bool(last[TRAIN_AP] < MUCH_WORSE * first[TRAIN_AP])
+    return bool(run.w[:-1].any() and last[SURROGATE] <= first[SURROGATE])
 
 
 def _rounds_per_record(run: StochasticRun, fit: Fit) -> int:
@@ -176,7 +186,7 @@ def _record(run: StochasticRun, fit: Fit) -> bool:
 
 def _diverged(rounds: int, settings: Settings) -> FitStatus:
     message = (
-        f"diverged: after {rounds} rounds the objective is no better than at the start; lower "
+        f"diverged: after {rounds} rounds it is no better than at the start; lower "
         f"learning_rate (now {settings.learning_rate:g})"
     )
     return FitStatus(False, message)

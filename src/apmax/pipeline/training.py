@@ -23,9 +23,12 @@ from apmax.data.files import Dataset, load
 from apmax.errors import LabelError, ParameterError
 from apmax.linear.classifier import APClassifier
 from apmax.linear.path import APClassifierCV
+from apmax.linear.settings import FULL_BATCH
+from apmax.method.table import METHODS
 from apmax.metrics import average_precision
 from apmax.pipeline.encoder import TableEncoder
 from apmax.pipeline.model import Model
+from apmax.registry import Registry
 from apmax.validation import Floats, Mask
 
 CROSS_VALIDATED, FOLDS = "cv", 5
@@ -69,16 +72,17 @@ def make_estimator(
     `fewest` is the size of the rarer class: there are no more folds, and with one none.
     `checkpoint` is a folder for a stochastic solver's state.
     """
+    Registry("solver", dict.fromkeys((CROSS_VALIDATED, FULL_BATCH, *METHODS))).choose(solver)
     if checkpoint is not None and solver == CROSS_VALIDATED:
         raise ParameterError(
-            f"`checkpoint` = {str(checkpoint)!r} is for the stochastic solvers, and solver = "
-            f"{solver!r} is none: leave it out, or choose one, e.g. soap-adam"
+            f"`checkpoint` is for the stochastic solvers, and solver = {solver!r} is none: leave "
+            "it out, or choose one, e.g. soap-adam"
         )
     if solver == CROSS_VALIDATED and fewest > 1:
         return APClassifierCV(cv=min(FOLDS, fewest))
     if solver == CROSS_VALIDATED:
         return APClassifier()
-    stochastic = solver not in ("auto", "lbfgs")
+    stochastic = solver != FULL_BATCH
     return APClassifier(
         solver,
         random_state=seed,
