@@ -265,7 +265,7 @@ def test_ctrl_c_on_the_way_out_of_compiled_code_is_ctrl_c(
     monkeypatch.setattr("apmax.data.files.load", interrupted)
     result = run("train", "loans.csv", "--target", "last", fails=True)
     assert result.exit_code == 130
-    assert result.stderr.strip() == "stopped before there was a result"
+    assert result.stderr.strip() == "stopped before the end"
 
 
 def test_ctrl_c_in_the_last_fit_leaves_the_model_that_was_tested(
@@ -288,6 +288,20 @@ def test_ctrl_c_in_the_last_fit_leaves_the_model_that_was_tested(
     assert "stopped before the end: m.apmax holds the best model so far" in result.stderr
     assert "; stopped" in result.stdout
     assert load_model("m.apmax").facts["rows"] < len(pd.read_csv("loans.csv"))
+
+
+def test_ctrl_c_while_the_report_is_written_tells_of_the_model(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("apmax.cli.training._write_report", interrupted)
+    command = "--quiet train loans.csv --target last --solver lbfgs -o m.apmax --report r.html"
+    result = run(*shlex.split(command), fails=True)
+    assert result.exit_code == 130
+    assert result.stderr.strip() == "stopped before the end: m.apmax holds the best model so far"
+    assert not Path("r.html").exists()
 
 
 @pytest.mark.skipif(data_folder() is None, reason="needs adult and w8a: set APMAX_DATA")

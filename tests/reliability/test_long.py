@@ -49,7 +49,7 @@ def in_processes(count: int) -> list[Floats]:
     return list(Parallel(n_jobs=2)(delayed(one_fit)(number) for number in range(count)))
 
 
-def compare_with_serial(count: int, how: Any) -> None:
+def assert_bits_of_fits_in_turn(count: int, how: Any) -> None:
     before: Any = np.random.get_state(legacy=False)  # noqa: NPY002
     expected = [one_fit(number) for number in range(count)]
     found = how(count)
@@ -62,7 +62,7 @@ def compare_with_serial(count: int, how: Any) -> None:
 @pytest.mark.filterwarnings("ignore")  # warnings.catch_warnings is not for threads
 @pytest.mark.parametrize("how", [in_threads, in_processes], ids=["threads", "processes"])
 def test_fits_at_once_have_the_bits_of_fits_in_turn(how: Any) -> None:
-    compare_with_serial(50, how)
+    assert_bits_of_fits_in_turn(50, how)
 
 
 @pytest.mark.soak
@@ -70,7 +70,7 @@ def test_fits_at_once_have_the_bits_of_fits_in_turn(how: Any) -> None:
 @pytest.mark.parametrize("how", [in_threads, in_processes], ids=["threads", "processes"])
 def test_a_thousand_fits_at_once_have_the_bits_of_fits_in_turn(how: Any) -> None:
     begin = time.perf_counter()
-    compare_with_serial(1000, how)
+    assert_bits_of_fits_in_turn(1000, how)
     print(
         f"\n1,000 fits in {how.__name__[3:]}: {time.perf_counter() - begin:.0f} s with the serial"
     )

@@ -39,6 +39,8 @@ class Settings:
     as_json: bool = False
     quiet: bool = False
     debug: bool = False
+    kept: Path | None = None
+    """The model that a command has written so far, for whoever stops it."""
     out: Console = field(default_factory=lambda: _console(stderr=False))
     err: Console = field(default_factory=lambda: _console(stderr=True))
 
@@ -116,7 +118,7 @@ def one_line_errors(settings: Settings) -> Iterator[None]:
     except KeyboardInterrupt:
         if settings.debug:
             raise
-        _stop(settings)
+        stop(settings)
     except BrokenPipeError:  # the reader has seen enough, as in `apmax predict … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit from None
@@ -130,13 +132,15 @@ def one_line_errors(settings: Settings) -> Iterator[None]:
         if settings.debug:
             raise
         if isinstance(error.__cause__, KeyboardInterrupt):  # on the way out of compiled code
-            _stop(settings)
+            stop(settings)
         what = f"{type(error).__name__}: {error}"
         fail(settings, f"{what} - this should not happen; --debug before the command shows where")
 
 
-def _stop(settings: Settings) -> NoReturn:
-    settings.err.print("stopped before there was a result", style="yellow")
+def stop(settings: Settings) -> NoReturn:
+    """Say that Ctrl-C came, and what there is; leave with the exit code for it."""
+    there = f": {settings.kept} holds the best model so far" if settings.kept else ""
+    settings.err.print(f"stopped before the end{there}", style="yellow")
     raise typer.Exit(INTERRUPTED) from None
 
 

@@ -11,13 +11,13 @@ import typer
 from scipy.special import expit
 
 from apmax.cli.console import (
-    INTERRUPTED,
     Settings,
     check_writable,
     command_line,
     make_table,
     one_line_errors,
     progress,
+    stop,
 )
 from apmax.cli.options import Data, ModelFile, Positive, ReportFile, Seed, Target, check_target
 from apmax.errors import ParameterError
@@ -78,6 +78,7 @@ def train(
         facts = {"test_ap": ap, "test_rows": int(tested.X.shape[0]), "command": command_line()}
         trained = trained.with_facts(facts)
         save_model(trained.model, out)
+        settings.kept = out
         whole, interrupted = trained, trained.interrupted
         if test is None and not interrupted:
             kept = None if checkpoint is None else checkpoint / "all-rows"
@@ -99,8 +100,7 @@ def train(
             name = (test or data).name  # the rows that the report is about
             _write_report(settings, report, name, trained.model, tested, scores, trained, note)
         if interrupted:
-            settings.note(f"stopped before the end: {out} holds the best model so far")
-            raise typer.Exit(INTERRUPTED)
+            stop(settings)
 
 
 def evaluate(
