@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 from typing import Any
 
 import numpy as np
@@ -22,29 +21,12 @@ from sklearn.model_selection import (
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from tests.linear.six_features import RNG, SMALL, SOLVERS, D, N, X, Y, ap
 
-from apmax import APClassifier, APClassifierCV, average_precision, errors
+from apmax import APClassifier, APClassifierCV, errors
 from apmax.linear.base import TrainingSet
-from apmax.linear.design import SCALES, Design, make_design
-from apmax.linear.full_batch import ap_objective, logistic_objective, minimise
-from apmax.linear.history import History, Watched
-from apmax.linear.platt import platt
 from apmax.linear.solvers import batch_of
-from apmax.method.table import METHODS
 from apmax.problem.surrogates import resolve
-from apmax.validation import Floats
-
-RNG = np.random.default_rng(0)
-N, D = 1200, 6
-X = RNG.normal(size=(N, D)) * [1, 1, 1, 1e-3, 1e3, 1] + [0, 0, 5, 0, 0, 0]
-LOGIT = X[:, 0] + 0.8 * X[:, 1] * (X[:, 1] > 0) + 500 * X[:, 3] - 4.2
-Y = RNG.random(N) < 1 / (1 + np.exp(-LOGIT))
-SMALL = APClassifierCV(alphas=(1.0, 0.01), Cs=(0.1, 10.0), cv=3)
-SOLVERS = ["lbfgs", *METHODS]
-
-
-def ap(model: Any, matrix: Any = X) -> float:
-    return average_precision(Y, model.decision_function(matrix))
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -151,35 +133,6 @@ def test_it_works_in_the_company_of_scikit_learn() -> None:
     assert ap(again) > 0.1
 
 
-def test_history_tells_what_happened() -> None:
-    model = APClassifier(alpha=1e-3, early_stopping=True, random_state=0).fit(X, Y)
-    assert set(model.history_) == {
-        "step", "seconds", "surrogate_ap", "train_ap", "validation_ap", "gradient_norm"
-    }  # fmt: skip
-    assert len(model.history_["step"]) >= 1
-    assert (np.diff(model.history_["seconds"]) >= 0).all()
-    assert np.isfinite(model.history_["validation_ap"]).all()
-    assert str(model.status_)
-    rounds = APClassifier("adap-adam", max_iter=1200, random_state=0).fit(X, Y)
-    assert rounds.history_["step"].tolist() == [0, 500, 1000, 1200]
-    assert rounds.n_iter_ == 1200
-    passes = 3 * N / 4 / 500  # a record takes a look at all data, so there are fewer of them
-    seldom = APClassifier("adap-adam", max_iter=1200, batch_size=4, random_state=0).fit(X, Y)
-    assert 1 < passes <= 2
-    assert seldom.history_["step"].tolist() == [0, 1000, 1200]
-    seldom.set_params(early_stopping=True).fit(X, Y)  # held-out data choose among the records
-    assert seldom.history_["step"].tolist() == [0, 500, 1000, 1200]
-    assert ((rounds.history_["surrogate_ap"] > 0) & (rounds.history_["surrogate_ap"] <= 1)).all()
-
-
-def test_early_stopping_keeps_the_best_point_on_held_out_data() -> None:
-    model = APClassifier(
-        "soap-sgd", early_stopping=True, n_iter_no_change=2, max_iter=50_000, random_state=0
-    ).fit(X, Y)
-    assert model.n_iter_ < 50_000
-    assert "stopped early" in str(model.status_)
-
-
 @pytest.mark.parametrize("solver", ["lbfgs", "adap-adam"])
 def test_one_seed_gives_the_same_bits_twice(solver: str) -> None:
     fits = [APClassifier(solver, random_state=3, max_iter=300).fit(X, Y) for _ in range(2)]
@@ -191,43 +144,6 @@ def test_no_global_random_state_is_touched() -> None:
     for seed in (None, 0):
         APClassifier("adap-adam", random_state=seed, max_iter=100, early_stopping=True).fit(X, Y)
     assert pickle.dumps(np.random.get_state()) == before  # noqa: NPY002
-
-
-def test_warm_start_goes_on_from_where_it_was() -> None:
-    model = APClassifier(alpha=1e-3, warm_start=True).fit(X, Y)
-    assert model.fit(X, Y).n_iter_ <= 3
-
-
-def test_too_few_iterations_warn_with_a_remedy() -> None:
-    with pytest.warns(ConvergenceWarning, match="max_iter = 1: raise max_iter"):
-        model = APClassifier(alpha=1e-6, max_iter=1).fit(X, Y)
-    assert not model.status_.converged
-
-
-def test_a_diverging_learning_rate_leaves_finite_weights_and_a_warning() -> None:
-    with pytest.warns(ConvergenceWarning, match="lower learning_rate"), np.errstate(all="ignore"):
-        model = APClassifier(
-            "soap-sgd", learning_rate=1e308, alpha=1.0, random_state=0, max_iter=2000
-        ).fit(X, Y)
-    assert np.isfinite(model.coef_).all()
-
-
-@pytest.mark.parametrize("solver", ["lbfgs", "moap-v2"])
-def test_ctrl_c_keeps_what_has_been_reached(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = {"n": 0}
-    original = History.record
-
-    def interrupt(self: Any, *arguments: Any) -> bool:
-        calls["n"] += 1
-        if calls["n"] == 2:
-            raise KeyboardInterrupt
-        return original(self, *arguments)
-
-    monkeypatch.setattr(History, "record", interrupt)
-    with pytest.warns(ConvergenceWarning, match="interrupted"):
-        model = APClassifier(solver, alpha=1e-6, random_state=0).fit(X, Y)
-    assert np.isfinite(model.coef_).all()
-    assert calls["n"] == 2
 
 
 def test_one_positive_works_and_warns() -> None:
@@ -309,139 +225,6 @@ def test_cross_validation_finds_what_helps_and_can_stay_with_logistic_regression
     np.testing.assert_allclose(parallel.coef_, model.coef_)
 
 
-# --- the parts -----------------------------------------------------------------------------
-
-
-def objectives() -> list[Any]:
-    design = make_design(X, "deviation", None)
-    weight = RNG.uniform(0.5, 2, N)
-    anchor = RNG.normal(size=D + 1)
-    made = [logistic_objective(design, Y, weight, 0.1)]
-    for name, gamma in (("logistic", 2.0), ("squared_hinge", 0.2)):
-        made.append(
-            ap_objective(
-                design, Y, weight, surrogate=resolve(name), gamma=gamma, penalty=0.3,
-                anchor=anchor,
-            )
-        )  # fmt: skip
-    return made
-
-
-@pytest.mark.parametrize("which", range(3))
-def test_gradients_by_finite_differences(which: int) -> None:
-    objective = objectives()[which]
-    w = RNG.normal(size=D + 1) * 0.3
-    _, gradient = objective(w)
-    for k in range(D + 1):
-        move = 1e-6 * (np.arange(D + 1) == k)
-        slope = (objective(w + move)[0] - objective(w - move)[0]) / 2e-6
-        assert gradient[k] == pytest.approx(slope, abs=1e-6)
-
-
-def test_our_logistic_regression_is_scikit_learns() -> None:
-    scaled = StandardScaler().fit_transform(X)
-    theirs = LogisticRegression(C=0.7, tol=1e-10, max_iter=10_000).fit(scaled, Y)
-    objective = logistic_objective(Design(scaled), Y, None, 1 / (2 * 0.7 * N))
-    ours = minimise(objective, np.zeros(D + 1), max_iter=1000, tol=1e-8)
-    np.testing.assert_allclose(ours.w[:-1], theirs.coef_[0], rtol=1e-3, atol=1e-4)
-
-
-def test_platt_recovers_the_log_odds() -> None:
-    slope, offset = platt(0.1 * (LOGIT + 4.2), Y, None, float(N))
-    assert slope == pytest.approx(10, rel=0.3)
-    assert offset == pytest.approx(-4.2, rel=0.3)
-
-
-def test_platt_does_not_depend_on_the_sample_it_starts_from(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    rng = np.random.default_rng(0)
-    y = rng.random(20_000) < 0.03
-    z, weight = rng.normal(size=y.size) + 2 * y, rng.random(y.size) + 0.1
-    sampled = platt(z, y, weight, 20_000.0)
-    monkeypatch.setattr("apmax.linear.platt.SAMPLE", 10**6)
-    assert sampled == pytest.approx(platt(z, y, weight, 20_000.0), rel=1e-6)
-
-
-def test_platt_of_a_wrong_ranking_keeps_the_ranking() -> None:
-    slope, _ = platt(-LOGIT, Y, None, float(N))
-    assert slope > 0
-
-
-def test_scales() -> None:
-    thin = sp.csr_matrix(X * (X > 0))
-
-    def scale_of(name: str, rows: Any, weight: Floats | None = None) -> Floats:
-        return make_design(rows, name, weight).scale
-
-    for name in SCALES:
-        np.testing.assert_allclose(scale_of(name, thin), scale_of(name, thin.toarray()), rtol=1e-9)
-    thrice = np.arange(N) % 3
-    weighted = scale_of("deviation", X, thrice * 1.0)
-    repeated = scale_of("deviation", np.repeat(X, thrice, axis=0))
-    np.testing.assert_allclose(weighted, repeated, rtol=1e-9)
-    np.testing.assert_allclose((X * scale_of("deviation", X)).std(axis=0), 1)
-    np.testing.assert_allclose(np.abs(X * scale_of("maximum", X)).max(axis=0), 1)
-
-
-def test_scaling_and_back_is_the_identity() -> None:
-    design = make_design(X, "deviation", None)
-    w: Floats = RNG.normal(size=D + 1)
-    np.testing.assert_allclose(design.scaled(design.unscaled(w)), w)
-    z = np.column_stack([X, np.ones(N)]) @ design.unscaled(w)
-    np.testing.assert_allclose(design.margins(w), z, atol=1e-6)
-
-
-@pytest.mark.parametrize("solver", ["lbfgs", "adap-adagrad", "moap-v2", "soap-sgd"])
-@pytest.mark.parametrize("shift", [5.0, 30.0, 1e4])
-def test_features_far_from_zero_cost_nothing(solver: str, shift: float) -> None:
-    near = APClassifier(solver, random_state=0).fit(X, Y)
-    far = APClassifier(solver, random_state=0).fit(X + shift, Y)
-    assert ap(far, X + shift) == pytest.approx(ap(near), abs=1e-3)
-
-
-def test_early_stopping_holds_out_some_of_the_rarest_class() -> None:
-    y = np.isin(np.arange(N), [3, 500, 900])
-    model = APClassifier(early_stopping=True, random_state=0).fit(X, y)
-    assert np.isfinite(model.history_["validation_ap"]).all()
-
-
-def test_a_history_keeps_the_point_with_the_best_held_out_ap_and_knows_when_to_stop() -> None:
-    held_out = Watched(
-        Design(np.array([[1.0], [2.0], [3.0]])), np.array([False, False, True]), None
-    )
-    history = History(train=held_out, validation=held_out, patience=2, verbose=False)
-    good, bad = np.array([1.0, 0.0]), np.array([-1.0, 0.0])
-    assert [history.record(k, w, 0.5, 0.1) for k, w in enumerate((bad, good, bad, bad))] == [
-        False, False, False, True
-    ]  # fmt: skip
-    assert history.best is not None
-    np.testing.assert_array_equal(history.best, good)
-    assert history.best_ap == max(history.columns()["validation_ap"]) == 1.0
-
-
-def test_early_stopping_returns_the_best_point_and_not_the_last() -> None:
-    options: dict[str, Any] = {"early_stopping": True, "random_state": 1, "schedule": "constant"}
-    model = APClassifier("soap-sgd", n_iter_no_change=3, **options).fit(X, Y)
-    best = int(np.argmax(model.history_["validation_ap"]))
-    assert model.history_["step"][best] < model.n_iter_
-    best_step = int(model.history_["step"][best])
-    shorter = APClassifier("soap-sgd", max_iter=best_step, **options).fit(X, Y)
-    np.testing.assert_array_equal(model.coef_, shorter.coef_)
-
-
-@pytest.mark.parametrize("model", [APClassifier(), SMALL])
-def test_ctrl_c_on_the_way_to_the_last_fit_stops_it(
-    model: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Design, "pull_back", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        clone(model).fit(X, Y)
-
-
 def test_a_copied_surrogate_is_the_same_surrogate() -> None:
     options = {"surrogate": resolve("squared_hinge"), "random_state": 0, "max_iter": 100}
     given = APClassifier("adap-adam", **options)
@@ -449,29 +232,6 @@ def test_a_copied_surrogate_is_the_same_surrogate() -> None:
     fits = [model.fit(X, Y).coef_ for model in (clone(given), given, by_name)]
     np.testing.assert_array_equal(fits[0], fits[1])
     np.testing.assert_array_equal(fits[0], fits[2])
-
-
-@pytest.mark.parametrize("solver", ["soap-adam", "adap-adam", "sox"])
-def test_a_rate_that_saturates_all_scores_is_told(solver: str) -> None:
-    model = APClassifier(solver, learning_rate=1e6, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="no better than at the start; lower learning_rate"):
-        model.fit(X, Y)
-    assert not model.status_.converged
-    assert np.isfinite(model.coef_).all()
-
-
-def test_a_warm_start_from_a_good_fit_is_no_divergence() -> None:
-    model = APClassifier("soap-adam", warm_start=True, random_state=0, max_iter=500).fit(X, Y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ConvergenceWarning)
-        model.fit(X, Y)
-    assert model.status_.converged
-
-
-@pytest.mark.parametrize("rate", [1e3, 1e200])
-def test_a_learning_rate_that_ruins_the_ranking_is_told(rate: float) -> None:
-    with pytest.warns(ConvergenceWarning, match="lower learning_rate"):
-        APClassifier("soap-sgd", learning_rate=rate, random_state=0, alpha=1.0).fit(X, Y)
 
 
 def test_weights_of_zero_are_rows_that_are_not_there() -> None:
@@ -482,12 +242,6 @@ def test_weights_of_zero_are_rows_that_are_not_there() -> None:
         zero = clone(model).fit(X, Y, sample_weight=weight)
         gone = clone(model).fit(X[here], Y[here])
         np.testing.assert_allclose(zero.coef_, gone.coef_, rtol=1e-6)
-
-
-def test_warm_start_with_other_features_is_refused() -> None:
-    model = APClassifier(warm_start=True).fit(X, Y)
-    with pytest.raises(errors.ParameterError, match="6 features and X has 3"):
-        model.fit(X[:, :3], Y)
 
 
 def test_float32_features_give_nearly_the_same_model() -> None:

@@ -1,0 +1,22 @@
+"""Rows of six features of very different scales, with rare positives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from apmax import APClassifierCV, average_precision
+from apmax.method.table import METHODS
+
+RNG = np.random.default_rng(0)
+N, D = 1200, 6
+X = RNG.normal(size=(N, D)) * [1, 1, 1, 1e-3, 1e3, 1] + [0, 0, 5, 0, 0, 0]
+LOGIT = X[:, 0] + 0.8 * X[:, 1] * (X[:, 1] > 0) + 500 * X[:, 3] - 4.2
+Y = RNG.random(N) < 1 / (1 + np.exp(-LOGIT))
+SMALL = APClassifierCV(alphas=(1.0, 0.01), Cs=(0.1, 10.0), cv=3)
+SOLVERS = ["lbfgs", *METHODS]
+
+
+def ap(model: Any, matrix: Any = X) -> float:
+    return average_precision(Y, model.decision_function(matrix))

@@ -1,0 +1,107 @@
+"""The parts of a fit: objectives, scales, and the log-odds of a margin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+from tests.linear.six_features import LOGIT, RNG, D, N, X, Y, ap
+
+from apmax import APClassifier
+from apmax.linear.design import SCALES, Design, make_design
+from apmax.linear.full_batch import ap_objective, logistic_objective, minimise
+from apmax.linear.platt import platt
+from apmax.problem.surrogates import resolve
+from apmax.validation import Floats
+
+
+def objectives() -> list[Any]:
+    design = make_design(X, "deviation", None)
+    weight = RNG.uniform(0.5, 2, N)
+    anchor = RNG.normal(size=D + 1)
+    made = [logistic_objective(design, Y, weight, 0.1)]
+    for name, gamma in (("logistic", 2.0), ("squared_hinge", 0.2)):
+        made.append(
+            ap_objective(
+                design, Y, weight, surrogate=resolve(name), gamma=gamma, penalty=0.3,
+                anchor=anchor,
+            )
+        )  # fmt: skip
+    return made
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_gradients_by_finite_differences(which: int) -> None:
+    objective = objectives()[which]
+    w = RNG.normal(size=D + 1) * 0.3
+    _, gradient = objective(w)
+    for k in range(D + 1):
+        move = 1e-6 * (np.arange(D + 1) == k)
+        slope = (objective(w + move)[0] - objective(w - move)[0]) / 2e-6
+        assert gradient[k] == pytest.approx(slope, abs=1e-6)
+
+
+def test_our_logistic_regression_is_scikit_learns() -> None:
+    scaled = StandardScaler().fit_transform(X)
+    theirs = LogisticRegression(C=0.7, tol=1e-10, max_iter=10_000).fit(scaled, Y)
+    objective = logistic_objective(Design(scaled), Y, None, 1 / (2 * 0.7 * N))
+    ours = minimise(objective, np.zeros(D + 1), max_iter=1000, tol=1e-8)
+    np.testing.assert_allclose(ours.w[:-1], theirs.coef_[0], rtol=1e-3, atol=1e-4)
+
+
+def test_platt_recovers_the_log_odds() -> None:
+    slope, offset = platt(0.1 * (LOGIT + 4.2), Y, None, float(N))
+    assert slope == pytest.approx(10, rel=0.3)
+    assert offset == pytest.approx(-4.2, rel=0.3)
+
+
+def test_platt_does_not_depend_on_the_sample_it_starts_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.random(20_000) < 0.03
+    z, weight = rng.normal(size=y.size) + 2 * y, rng.random(y.size) + 0.1
+    sampled = platt(z, y, weight, 20_000.0)
+    monkeypatch.setattr("apmax.linear.platt.SAMPLE", 10**6)
+    assert sampled == pytest.approx(platt(z, y, weight, 20_000.0), rel=1e-6)
+
+
+def test_platt_of_a_wrong_ranking_keeps_the_ranking() -> None:
+    slope, _ = platt(-LOGIT, Y, None, float(N))
+    assert slope > 0
+
+
+def test_scales() -> None:
+    thin = sp.csr_matrix(X * (X > 0))
+
+    def scale_of(name: str, rows: Any, weight: Floats | None = None) -> Floats:
+        return make_design(rows, name, weight).scale
+
+    for name in SCALES:
+        np.testing.assert_allclose(scale_of(name, thin), scale_of(name, thin.toarray()), rtol=1e-9)
+    thrice = np.arange(N) % 3
+    weighted = scale_of("deviation", X, thrice * 1.0)
+    repeated = scale_of("deviation", np.repeat(X, thrice, axis=0))
+    np.testing.assert_allclose(weighted, repeated, rtol=1e-9)
+    np.testing.assert_allclose((X * scale_of("deviation", X)).std(axis=0), 1)
+    np.testing.assert_allclose(np.abs(X * scale_of("maximum", X)).max(axis=0), 1)
+
+
+def test_scaling_and_back_is_the_identity() -> None:
+    design = make_design(X, "deviation", None)
+    w: Floats = RNG.normal(size=D + 1)
+    np.testing.assert_allclose(design.scaled(design.unscaled(w)), w)
+    z = np.column_stack([X, np.ones(N)]) @ design.unscaled(w)
+    np.testing.assert_allclose(design.margins(w), z, atol=1e-6)
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "adap-adagrad", "moap-v2", "soap-sgd"])
+@pytest.mark.parametrize("shift", [5.0, 30.0, 1e4])
+def test_features_far_from_zero_cost_nothing(solver: str, shift: float) -> None:
+    near = APClassifier(solver, random_state=0).fit(X, Y)
+    far = APClassifier(solver, random_state=0).fit(X + shift, Y)
+    assert ap(far, X + shift) == pytest.approx(ap(near), abs=1e-3)
