@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from apmax.data import read_table, streams, table_layout
 from apmax.data.extras import need
 from apmax.data.table_layout import column_names, looks_like_header
+from apmax.data.tables import MISSING
 from apmax.errors import FileError, FileFormatError, MissingExtraError, ParameterError
 
 pd = pytest.importorskip("pandas")
@@ -123,6 +124,41 @@ def test_text_is_stripped_of_blanks_and_quotes(row: str, write: Write) -> None:
 def test_a_quote_inside_a_word_stays(write: Write) -> None:
     frame = read_table(write("t.csv", "a,b\nit's,'tis\nO'Neil,dogs'\n"))
     assert frame.to_dict("list") == {"a": ["it's", "O'Neil"], "b": ["'tis", "dogs'"]}
+
+
+@pytest.mark.parametrize("quoted", ["'x'", "'x, y'"])
+def test_a_column_in_single_quotes_may_hold_separators(quoted: str, write: Write) -> None:
+    rows = f"1,{quoted},\n2,{quoted},it's\n" * 12 + "3,'a, b',\n"
+    frame = read_table(write("t.csv", f"a,b,c\n{rows}"))
+    assert frame["b"].tolist() == [quoted.strip("'")] * 24 + ["a, b"]
+    assert frame["c"].count() == 12
+
+
+def test_a_short_row_is_found_among_single_quotes(write: Write) -> None:
+    path = write("t.csv", "a,b,c\n" + "1,'x, y',2\n" * 20 + "1,'x, y'\n")
+    with pytest.raises(FileFormatError, match="line 22: 2 cells"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("cell", ["'a'", " a"])
+def test_missing_cells_stay_so_where_edges_are_taken_off(cell: str, write: Write) -> None:
+    frame = read_table(write("t.csv", f"a,b\n1,{cell}\n2,\n3,b\n4,{cell}\n"))
+    assert frame["b"].isna().tolist() == [False, True, False, False]
+    assert frame["b"].dropna().tolist() == ["a", "b", "a"]
+
+
+@pytest.mark.parametrize("last", ["", "3"])
+def test_numbers_behind_edges_are_numbers(last: str, write: Write) -> None:
+    frame = read_table(write("t.csv", f"a,b\nx,1\ny,'2'\nz,{last}\n"))
+    assert frame["b"].dtype == (np.int64 if last else np.float64)
+    assert frame["b"].dropna().tolist() == [1, 2, 3][: 2 + bool(last)]
+
+
+def test_all_that_pandas_calls_missing_is_missing(write: Write) -> None:
+    path = write("t.csv", "a,b\n" + "".join(f"{cell},x\n" for cell in sorted(MISSING)))
+    assert read_table(path)["a"].isna().all()
+    assert read_table(path, text=["a"])["a"].isna().all()
+    assert pd.read_csv(path)["a"].dropna().tolist() == ["?"]
 
 
 def test_a_plus_and_a_minus_are_labels(write: Write) -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import numpy as np
 
 from apmax.data.streams import LONGEST, check_is_text, open_bytes, read_head
 from apmax.errors import FileFormatError
+
+if TYPE_CHECKING:
+    import _csv  # where the type of a reader is
 
 SEPARATORS = (",", ";", "\t")
 SAMPLE_ROWS = 20
@@ -21,12 +24,13 @@ MOST_COLUMNS = 100_000
 """pandas takes 30 µs for each and more, so a minute for a million."""
 MOST_SEPARATORS = 4 * MOST_COLUMNS
 """In a line, where quoted cells may hold some of them."""
-BLOCK = 1 << 20
+BLOCK = 1 << 18
 
 
 # Blanks and not \s: over empty lines that would look at each of them once for every other.
 DECIMAL_COMMA = re.compile(r"(?:^|;)[ \t]*-?\d+,\d+[ \t\r]*(?:;|$)", re.MULTILINE)
 DECIMAL_POINT = re.compile(r"(?:^|;)[ \t]*-?\d+\.\d+[ \t\r]*(?:;|$)", re.MULTILINE)
+SINGLE_QUOTED = re.compile(r"'[^']*' *")
 
 
 class Layout(NamedTuple):
@@ -37,6 +41,7 @@ class Layout(NamedTuple):
     header: bool
     blank_after_separator: bool
     decimal: str = "."
+    quote: str = '"'
 
 
 class ShortRow(NamedTuple):
@@ -63,7 +68,8 @@ def find_layout(file: Path, header: bool | None, *, tab: bool) -> Layout:
     if most > MOST_SEPARATORS:  # before they are cut into as many strings
         _refuse_width(file, most + 1)
     separator = "\t" if tab else _find_separator(text)
-    first, *second = [*islice(_rows(text, separator), 2)] or [[]]
+    quote = _find_quote(text, separator)
+    first, *second = [*islice(_rows(text, separator, quote), 2)] or [[]]
     widest = max(map(len, (first, *second)))
     if not first or widest > MOST_COLUMNS:
         _refuse_width(file, widest)
@@ -72,7 +78,7 @@ def find_layout(file: Path, header: bool | None, *, tab: bool) -> Layout:
         header = looks_like_header(cells)
     names = column_names(cells if header else [""] * len(cells))
     comma = separator == ";" and DECIMAL_COMMA.search(text) and not DECIMAL_POINT.search(text)
-    return Layout(separator, names, header, f"{separator} " in text, "," if comma else ".")
+    return Layout(separator, names, header, f"{separator} " in text, "," if comma else ".", quote)
 
 
 def _start_of_text(text: str) -> int:
@@ -113,11 +119,11 @@ def column_names(cells: list[str]) -> list[str]:
 def find_short_row(file: Path, layout: Layout, rows: int) -> ShortRow | None:
     """The first of `rows` with fewer cells than there are columns, none having more."""
     separators = (rows + layout.header) * (len(layout.names) - 1)
-    if _count_outside_quotes(file, layout.separator) == separators:
+    if _count_outside_quotes(file, layout) == separators:
         return None
     with open_bytes(file) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
-        reader = csv.reader(text, delimiter=layout.separator, skipinitialspace=True)
+        reader = _reader(text, layout.separator, layout.quote)
         try:
             for row in reader:
                 if len(row) < len(layout.names) and any(map(str.strip, row)):
@@ -130,18 +136,20 @@ def find_short_row(file: Path, layout: Layout, rows: int) -> ShortRow | None:
     return None
 
 
-def _count_outside_quotes(file: Path, separator: str) -> int:
+def _count_outside_quotes(file: Path, layout: Layout) -> int:
     """Separators with an even number of quotes before them, since a quoted quote is doubled."""
+    separator, quote = ord(layout.separator), ord(layout.quote)
     count, inside = 0, False
+    block, found = bytearray(BLOCK), np.empty(BLOCK, bool)  # used again, so they stay in the cache
     with open_bytes(file) as stream:
-        while block := stream.read(BLOCK):
-            text = np.frombuffer(block, np.uint8)
-            if not inside and b'"' not in block:
-                count += int(np.count_nonzero(text == ord(separator)))
-                continue
-            quotes = np.cumsum(text == ord('"'), dtype=np.uint32) + inside
-            count += int(np.count_nonzero((text == ord(separator)) & (quotes % 2 == 0)))
-            inside = bool(quotes[-1] % 2)
+        while size := stream.readinto(block):  # type: ignore[attr-defined]  # of all binary streams
+            text = np.frombuffer(block, np.uint8, size)
+            is_separator = np.equal(text, separator, out=found[:size])
+            if inside or block.find(quote, 0, size) >= 0:
+                quotes = np.cumsum(text == quote, dtype=np.uint32) + inside
+                is_separator &= quotes % 2 == 0
+                inside = bool(quotes[-1] % 2)
+            count += int(np.count_nonzero(is_separator))
     return count
 
 
@@ -149,7 +157,7 @@ def _find_separator(text: str) -> str:
     """The one that cuts the first rows into as many cells each, and into most."""
     best, most = ",", 1
     for separator in SEPARATORS:
-        widths = {len(row) for row in islice(_rows(text, separator), SAMPLE_ROWS) if row}
+        widths = set(map(len, _first_rows(text, separator)))
         if len(widths) == 1 and max(widths) > most:
             best, most = separator, max(widths)
     if most > 1:
@@ -158,17 +166,35 @@ def _find_separator(text: str) -> str:
     return max(SEPARATORS, key=first.count)  # the comma, of equals: it comes first
 
 
+def _find_quote(text: str, separator: str) -> str:
+    """The double one, or the single where a column is all in them or only they explain the rows."""
+    if "'" not in text or '"' in text:
+        return '"'
+    rows = _first_rows(text, separator)
+    if len(set(map(len, rows))) > 1:
+        return "'" if len(set(map(len, _first_rows(text, separator, "'")))) == 1 else '"'
+    columns = zip(*(rows[1:] or rows), strict=True)  # names need no quotes
+    return "'" if any(all(map(SINGLE_QUOTED.fullmatch, column)) for column in columns) else '"'
+
+
 def _lines(text: str) -> Iterator[str]:
     """One after the other, and no more than are asked for."""
     return io.StringIO(text, newline="")  # not splitlines, which has a dozen newlines
 
 
-def _rows(text: str, separator: str) -> Iterator[list[str]]:
-    reader = csv.reader(_lines(text), delimiter=separator, skipinitialspace=True)
+def _first_rows(text: str, separator: str, quote: str = '"') -> list[list[str]]:
+    return [row for row in islice(_rows(text, separator, quote), SAMPLE_ROWS) if row]
+
+
+def _rows(text: str, separator: str, quote: str = '"') -> Iterator[list[str]]:
     try:
-        yield from reader
+        yield from _reader(_lines(text), separator, quote)
     except csv.Error:  # a cell that is no cell; pandas will say where
         return
+
+
+def _reader(lines: Iterable[str], separator: str, quote: str) -> _csv.Reader:
+    return csv.reader(lines, delimiter=separator, quotechar=quote, skipinitialspace=True)
 
 
 def _is_number(cell: str) -> bool:
