@@ -412,8 +412,21 @@ def test_the_models_negative_label_cannot_be_asked_for(folder: Path) -> None:
     assert "it finds 'yes'" in refused.stderr
 
 
+def test_rows_that_the_model_cannot_use_are_told_beside_the_result(folder: Path) -> None:
+    run("train", "loans.csv", "--target", "defaulted", "-o", "m.apmax", "--solver", "lbfgs")
+    frame = pd.read_csv("new-loans.csv").assign(income="lots")
+    frame.to_csv("odd.csv", index=False)
+    for command in ("predict", "evaluate"):
+        told = run(command, "m.apmax", "odd.csv")
+        assert "note: 'income': 400 of 400 values are no number" in told.stderr
+        assert "note" not in told.stdout
+        assert "note" not in run(command, "m.apmax", "new-loans.csv").stderr
+
+
 def test_predictions_and_reports_speak_json_too(folder: Path) -> None:
     run("--quiet", "train", "loans.csv", "--target", "last", "--solver", "lbfgs", "-o", "m.apmax")
-    assert len(as_json("predict", "m.apmax", "new-loans.csv")["probability"]) == 400
+    told = as_json("predict", "m.apmax", "new-loans.csv")
+    run("predict", "m.apmax", "new-loans.csv", "-o", "told.csv")
+    assert told == pd.read_csv("told.csv").to_dict("list")
     assert as_json("predict", "m.apmax", "new-loans.csv", "-o", "p.csv")["rows"] == 400
     assert as_json("report", "m.apmax", "new-loans.csv", "-o", "r.html") == {"report": "r.html"}

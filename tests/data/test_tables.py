@@ -33,8 +33,8 @@ ROWS = "age,job\n39,clerk\n50,cook\n"
 )
 @pytest.mark.parametrize(
     ("name", "separator"),
-    [("t.csv", ","), ("t.csv", ";"), ("t.csv", "\t"), ("t.CSV", ","), ("t.tsv", "\t"),
-     ("t.data", ","), ("t.txt", ";")],
+    [("t.csv", ","), ("t.csv", ";"), ("t.csv", "\t"), ("t.csv", "|"), ("t.CSV", ","),
+     ("t.tsv", "\t"), ("t.data", ","), ("t.txt", ";")],
 )  # fmt: skip
 def test_separators_and_compressions(
     name: str, separator: str, suffix: str, compress: Callable[[bytes], bytes], write: Write

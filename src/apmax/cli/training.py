@@ -124,7 +124,7 @@ def evaluate(
         check_writable(report)
         trained = load_model(model)
         dataset = _labelled(trained, data, target, positive)
-        scores = trained.log_odds(dataset.X)
+        scores = _log_odds(settings, trained, dataset)
         y = _labels(dataset)
         ap = average_precision(y, scores)
         points = operating_points(Scored(model.name, y, scores, scale="log-odds"))
@@ -173,16 +173,17 @@ def predict(
     settings: Settings = context.obj
     with one_line_errors(settings):
         from apmax.data.files import load
-        from apmax.pipeline.files import check_output, write_predictions
+        from apmax.pipeline.files import check_output, predictions, write_predictions
         from apmax.pipeline.storage import load_model
 
         check_writable(out)
         check_output(out)
         trained = load_model(model)
         dataset = load(data, target=False, text=trained.words())
-        log_odds = trained.log_odds(dataset.X)
+        log_odds = _log_odds(settings, trained, dataset)
         if out is None and settings.as_json:
-            settings.show(make_table(""), {"probability": expit(log_odds).tolist()})
+            predicted = predictions(log_odds, trained)
+            settings.show(make_table(""), predicted)
             return
         write_predictions(log_odds, trained, out)
         if out is not None:
@@ -210,7 +211,7 @@ def report(
         check_writable(out)
         trained = load_model(model)
         dataset = _labelled(trained, data, target, positive)
-        scores = trained.log_odds(dataset.X)
+        scores = _log_odds(settings, trained, dataset)
         _write_report(settings, out, data.name, trained, dataset, scores, None)
         if settings.as_json:
             settings.show(make_table(""), {"report": str(out)})
@@ -239,6 +240,14 @@ def _labelled(model: Model, data: Path, target: str | None, positive: str | None
     dataset = load_labelled(data, target=column, positive=wanted, text=model.words())
     check_target(dataset)
     return dataset
+
+
+def _log_odds(settings: Settings, model: Model, dataset: Dataset) -> Any:
+    """Of each row; and a note for each column that the model cannot use."""
+    scores = model.log_odds(dataset.X)
+    for doubt in model.doubts(dataset.X):
+        settings.note(f"note: {doubt}")
+    return scores
 
 
 def _labels(dataset: Dataset) -> Any:

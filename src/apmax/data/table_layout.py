@@ -18,7 +18,7 @@ from apmax.errors import FileFormatError
 if TYPE_CHECKING:
     import _csv  # where the type of a reader is
 
-SEPARATORS = (",", ";", "\t")
+SEPARATORS = (",", ";", "\t", "|")
 SAMPLE_ROWS = 20
 MOST_COLUMNS = 100_000
 """pandas takes 30 µs for each and more, so a minute for a million."""

@@ -55,7 +55,7 @@ ROUGH = b" \t'"
 def read_table(path: PathLike, *, header: bool | None = None, text: Collection[str] = ()) -> Any:
     """Read a table: .csv, .tsv (also .gz, .bz2, .xz) or .parquet.
 
-    The separator of .tsv is a tab; that of other text is found among comma, semicolon and tab.
+    The separator of .tsv is a tab; that of other text is found among comma, semicolon, tab and |.
     Empty cells, ``?``, ``NA``, ``null`` and the like are missing. Text is stripped of blanks
     around it and of quotes, double or single.
 

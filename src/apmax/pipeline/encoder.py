@@ -179,6 +179,15 @@ def _encode_words(column: Column, values: Any) -> sp.csr_matrix:
     return sp.csr_matrix((np.ones(rows.size), (rows, columns[rows])), shape=shape)
 
 
+def is_understood(column: Column, known: Any) -> Any:
+    """Of each value that is there, whether it is a number, a date or a category as in training."""
+    if column.kind == "number":
+        return np.isfinite(_numbers(known))
+    if column.kind == "date":
+        return _as_dates(known, column.order).notna()
+    return _words(known).isin({*column.categories} - {MISSING, OTHER})
+
+
 def _numbers(values: Any) -> Any:
     """Floats; NaN for what is missing, infinite or, in new data, not a number."""
     import pandas as pd

@@ -18,13 +18,21 @@ from apmax.validation import Floats
 FORMATS = (".csv", ".tsv", ".parquet")
 
 
+def predictions(log_odds: Floats, model: Model) -> dict[str, list[Any]]:
+    """Probability, log-odds and label of every row."""
+    label = np.where(log_odds >= 0, model.positive, model.negative)
+    return {
+        "probability": expit(log_odds).tolist(),
+        "log_odds": log_odds.tolist(),
+        "label": label.tolist(),
+    }
+
+
 def write_predictions(log_odds: Floats, model: Model, path: Path | None) -> None:
-    """Probability, log-odds and label of every row; to stdout without a path."""
+    """The predictions as a table; to stdout without a path."""
     import pandas as pd
 
-    probability = expit(log_odds)
-    label = np.where(log_odds >= 0, model.positive, model.negative)
-    frame = pd.DataFrame({"probability": probability, "log_odds": log_odds, "label": label})
+    frame = pd.DataFrame(predictions(log_odds, model))
     if path is None:
         frame.to_csv(sys.stdout, index=False)
         return

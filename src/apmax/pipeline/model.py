@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from apmax.errors import ShapeError
+from apmax.pipeline.drift import unusable_columns
 from apmax.pipeline.encoder import TableEncoder
 from apmax.validation import Floats
 
@@ -45,6 +46,13 @@ class Model:
         if self.encoder is not None:
             return self.encoder.feature_names()
         return [f"feature {k + 1}" for k in range(self.coef.size)]
+
+    def doubts(self, X: Any) -> list[str]:
+        """What of these rows the model cannot use: a sentence each, for the person who asked."""
+        if self.encoder is not None:
+            return unusable_columns(self.encoder, X)
+        further = X.shape[1] - self.coef.size
+        return [f"{further:,} features beyond the model's are left out"] if further > 0 else []
 
     def features(self, X: Any) -> Any:
         """The rows as the weights see them."""

@@ -1,0 +1,70 @@
+"""What is said of new rows that a model cannot use."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from apmax.pipeline.drift import unusable_columns
+from apmax.pipeline.encoder import TableEncoder
+from apmax.pipeline.model import Model
+
+pd = pytest.importorskip("pandas")
+ROWS = 40
+
+
+def table(**changed: Any) -> Any:
+    columns = {
+        "age": np.arange(ROWS, dtype=float),
+        "city": ["Rome", "Oslo"] * (ROWS // 2),
+        "since": [f"2020-01-{1 + k % 28:02d}" for k in range(ROWS)],
+        "name": ["Ann"] * 10 + [f"rare {k}" for k in range(ROWS - 10)],
+        "gaps": [None, 1.0] * (ROWS // 2),
+    }
+    return pd.DataFrame({**columns, **changed})
+
+
+CASES = {
+    "text for a number": ({"age": ["old"] * ROWS}, "'age': 40 of 40 values are no number"),
+    "most is text": ({"age": ["old"] * 21 + ["3"] * 19}, "'age': 21 of 40"),
+    "new words": ({"city": ["Bonn"] * ROWS}, "'city': 40 of 40 values are a new category"),
+    "another order": ({"since": ["13.1.2020"] * ROWS}, "'since': 40 of 40 values are no date"),
+    "only rare words": ({"name": ["Bo"] * ROWS}, "'name': .* count as rare"),
+    "nothing": ({"city": [None] * ROWS}, "'city' is empty"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_column_that_cannot_be_used_is_named(case: str) -> None:
+    changed, said = CASES[case]
+    (note,) = unusable_columns(TableEncoder.fit(table()), table(**changed))
+    assert re.match(said, note)
+
+
+FINE = {
+    "the same": {},
+    "gaps where there were some": {"gaps": [None] * ROWS},
+    "half is text": {"age": ["old"] * 20 + ["3"] * 20},
+    "a known word among rare ones": {"name": ["Ann"] + ["Bo"] * (ROWS - 1)},
+    "half of the words are new": {"city": ["Rome", "Bonn"] * (ROWS // 2)},
+}
+
+
+@pytest.mark.parametrize("case", FINE)
+def test_nothing_is_said_of_what_is_usual(case: str) -> None:
+    assert unusable_columns(TableEncoder.fit(table()), table(**FINE[case])) == []
+
+
+def test_a_few_rows_may_all_be_rare() -> None:
+    few = table(name=["Bo"] * ROWS).iloc[:5]
+    assert unusable_columns(TableEncoder.fit(table()), few) == []
+
+
+def test_features_beyond_the_models_are_told() -> None:
+    model = Model(coef=np.ones(3), intercept=0.0, positive="1", negative="0")
+    assert model.doubts(sp.csr_matrix((2, 5))) == ["2 features beyond the model's are left out"]
+    assert model.doubts(sp.csr_matrix((2, 2))) == []
