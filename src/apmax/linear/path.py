@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold, check_cv
 
 from apmax.errors import ParameterError
+from apmax.linear.averaging import standardised, weigh
 from apmax.linear.base import LinearAPModel, TrainingSet
 from apmax.linear.design import SCALES, Design, make_design
 from apmax.linear.full_batch import (
@@ -38,6 +39,13 @@ class Fold(NamedTuple):
     test: TrainingSet
 
 
+class Anchor(NamedTuple):
+    """Where a path starts: features on some scale, and a logistic regression's C."""
+
+    design: Design
+    C: float
+
+
 class FoldPath(NamedTuple):
     """Logistic regression and the path after it, fitted on one fold."""
 
@@ -48,24 +56,27 @@ class FoldPath(NamedTuple):
 class APClassifierCV(LinearAPModel):
     r"""APClassifier with its anchor and its alpha chosen by cross-validated AP.
 
-    Three choices, one after the other, by AP over the same folds:
+    For each scale of the features (unit deviation, unit maximum), with AP over the same folds:
 
-    1. the scale of the features (unit deviation or unit maximum) and C of the logistic
-       regression that anchors, as LogisticRegressionCV would choose them;
-    2. alpha, along a path from large (logistic regression) to small (average precision
-       alone), each fit starting from the one before: the one whose gain over logistic
-       regression, fold by fold and less half a standard error, is largest;
-    3. whether to leave logistic regression at all: not if that gain is not above 0.
+    1. C of the logistic regression that anchors, as LogisticRegressionCV would choose it;
+    2. a path over alpha from large (logistic regression) to small (average precision alone),
+       each fit starting from the one before;
+    3. a weight for every model of the path, logistic regression included: exp(gain / 2 standard
+       errors), see :func:`apmax.linear.averaging.weigh`.
 
-    Then the path is run once more on all data, to the chosen alpha, and the result is the mean
-    direction of that fit and of the folds' fits, which ranks new data better than one fit.
+    Then the paths are run once more on all data, as far as they weigh anything, and the result
+    is the weighted mean of these fits and of the folds' fits, all with scores of deviation 1.
+    That is one linear model, and ranks new data better than the best of them.
+    ``average=False`` keeps one fit: of the better scale, and of the alpha whose gain over
+    logistic regression, fold by fold and less half a standard error, is largest; or logistic
+    regression if that is not above 0.
 
     Parameters
     ----------
     alphas : strengths of the anchor to try, largest first; see :class:`APClassifier`.
     Cs : strengths C of the logistic regression to try, or how many from 1e-4 to 1e4.
     surrogate, gamma, max_iter, tol : as in :class:`APClassifier` with solver "lbfgs".
-    average : whether to average with the folds' fits; without, it is the fit on all data.
+    average : whether to average; without, it is one fit on all data, chosen as above.
     cv : number of stratified folds, shuffled (always alike: files are often in some order, and
         folds in that order mislead), or a scikit-learn splitter, or an iterable of splits.
     n_jobs : processes over which the folds are spread.
@@ -74,11 +85,13 @@ class APClassifierCV(LinearAPModel):
     Attributes
     ----------
     coef_, intercept_, classes_, n_features_in_, feature_names_in_ : as in APClassifier.
-    alpha_ : the chosen alpha; infinity if logistic regression was best.
-    C_, scale_ : the chosen C and scale of the anchor.
+    alpha_ : the alpha of the one best fit; infinity if that is logistic regression.
+    C_, scale_ : its anchor's C and scale.
     logistic_scores_ : dict of scale → (n_Cs, n_folds) AP of logistic regression.
-    scores_ : (n_alphas, n_folds) AP along the path.
-    n_iter_, status_ : of the last fit.
+    scores_ : (n_alphas, n_folds) AP along the path of that scale.
+    weights_ : dict of scale → (1 + n_alphas,), the share of logistic regression and of each
+        alpha in the result.
+    n_iter_, status_ : of the fit on all data that weighs most.
 
     Examples
     --------
@@ -134,17 +147,40 @@ class APClassifierCV(LinearAPModel):
             )
             for name, design in designs.items()
         }
-        self.scale_ = max(designs, key=lambda name: self.logistic_scores_[name].mean(axis=1).max())
-        logistic = self.logistic_scores_[self.scale_].mean(axis=1)
-        self.C_ = float(Cs[int(np.argmax(logistic))])
-        design = designs[self.scale_]
-        paths = self._over_folds("path over alpha", self._path_of, folds, design, self.C_)
-        self.scores_ = np.stack([path.scores for path in paths], axis=1)[1:]
-        best = self._best(self.logistic_scores_[self.scale_][int(np.argmax(logistic))])
-        self.alpha_ = np.inf if best is None else float(self.alphas[best])
-        chosen = 0 if best is None else best + 1
-        self._refit(data, design, chosen, [path.weights[chosen] for path in paths])
+        mean_ap = {name: each.mean(axis=1) for name, each in self.logistic_scores_.items()}
+        anchors = {
+            name: Anchor(design, float(Cs[int(np.argmax(mean_ap[name]))]))
+            for name, design in designs.items()
+        }
+        self.scale_ = max(anchors, key=lambda name: mean_ap[name].max())
+        self.C_ = anchors[self.scale_].C
+        if not self.average:
+            anchors = {self.scale_: anchors[self.scale_]}
+        paths = {
+            name: self._over_folds(f"path over alpha, {name}", self._path_of, folds, anchor)
+            for name, anchor in anchors.items()
+        }
+        self._choose(paths)
+        self._fit_members(data, anchors, paths)
         return self
+
+    def _choose(self, paths: dict[str, list[FoldPath]]) -> None:
+        """Set `alpha_` and `weights_` by the AP of each path on each fold."""
+        logistic = self.logistic_scores_[self.scale_]
+        standard = logistic[int(np.argmax(logistic.mean(axis=1)))]
+        scores = {
+            name: np.stack([path.scores for path in of_folds], axis=1)
+            for name, of_folds in paths.items()
+        }
+        self.scores_ = scores[self.scale_][1:]
+        best = self._best(standard)
+        self.alpha_ = np.inf if best is None else float(self.alphas[best])
+        if self.average:
+            weights = weigh(np.concatenate(list(scores.values())), standard)
+            self.weights_ = dict(zip(scores, np.split(weights, len(scores)), strict=True))
+        else:
+            chosen = 0 if best is None else best + 1
+            self.weights_ = {self.scale_: np.eye(1 + len(self.alphas))[chosen]}
 
     def _best(self, logistic: Floats) -> int | None:
         """The alpha whose gain, less its doubt, is largest; None if none is gained."""
@@ -155,25 +191,39 @@ class APClassifierCV(LinearAPModel):
         best = int(np.argmax(sure))
         return best if sure[best] > 0 else None
 
-    def _refit(
-        self, data: TrainingSet, design: Design, fits: int, of_folds: Sequence[Floats]
+    def _fit_members(
+        self, data: TrainingSet, anchors: dict[str, Anchor], paths: dict[str, list[FoldPath]]
     ) -> None:
-        *_, last = self._path(design, data, self.C_, self.alphas[:fits])
-        members = [last.w, *of_folds] if self.average else [last.w]
-        self._set_coefficients(design, np.mean([_direction(w) for w in members], axis=0), data)
-        self.n_iter_ = max(1, int(last.iterations))
-        self.status_ = FitStatus(last.converged, last.message)
-        if not last.converged:
+        """Fit on all data what weighs anything, and set the coefficients to the mean."""
+        total = np.zeros(data.X.shape[1] + 1)
+        heaviest = max(shares.max() for shares in self.weights_.values())
+        for name, shares in self.weights_.items():
+            if not shares.any():
+                continue
+            last = int(np.flatnonzero(shares)[-1])
+            for k, found in enumerate(self._path(anchors[name], data, self.alphas[:last])):
+                if shares[k] == heaviest:
+                    self.n_iter_ = max(1, int(found.iterations))
+                    self.status_ = FitStatus(found.converged, found.message)
+                if shares[k] > 0:
+                    of_folds = [path.weights[k] for path in paths[name]] if self.average else []
+                    alike = [
+                        standardised(anchors[name].design, w, data.weight)
+                        for w in (found.w, *of_folds)
+                    ]
+                    total += shares[k] * np.mean(alike, axis=0)
+        design = anchors[self.scale_].design
+        self._set_coefficients(design, design.scaled(total), data)
+        if not self.status_.converged:
             warnings.warn(
-                f"{last.message}: raise max_iter or tol, or leave out the smallest alphas",
+                f"{self.status_.message}: raise max_iter or tol, or leave out the smallest alphas",
                 ConvergenceWarning,
                 stacklevel=3,
             )
 
-    def _path(
-        self, design: Design, data: TrainingSet, C: float, alphas: Sequence[float]
-    ) -> Iterable[Minimum]:
+    def _path(self, start: Anchor, data: TrainingSet, alphas: Sequence[float]) -> Iterable[Minimum]:
         """The logistic regression, then a fit for each alpha from where the last one ended."""
+        design, C = start
         anchor = fit_logistic(design, data.positive, data.weight, C=C, total=data.total)
         yield anchor
         reached = anchor.w
@@ -195,9 +245,10 @@ class APClassifierCV(LinearAPModel):
     def _gamma(self) -> float:
         return default_gamma(self.surrogate) if self.gamma is None else self.gamma
 
-    def _path_of(self, fold: Fold, like: Design, C: float) -> FoldPath:
-        watched = watch(fold.test, like)
-        path = self._path(like.of(fold.train.X), fold.train, C, self.alphas)
+    def _path_of(self, fold: Fold, anchor: Anchor) -> FoldPath:
+        watched = watch(fold.test, anchor.design)
+        of_fold = anchor._replace(design=anchor.design.of(fold.train.X))
+        path = self._path(of_fold, fold.train, self.alphas)
         weights = [found.w for found in path]
         return FoldPath(weights, [watched.average_precision(w) for w in weights])
 
@@ -252,11 +303,6 @@ class APClassifierCV(LinearAPModel):
                 f"`alphas` must fall from the largest to the smallest, got {self.alphas!r}: the "
                 "path starts at logistic regression; sort them"
             )
-
-
-def _direction(w: Floats) -> Floats:
-    """w in units of its weights' norm: averaged models count alike, whatever their scale."""
-    return w / (float(np.linalg.norm(w[:-1])) or 1.0)
 
 
 def _logistic_scores(fold: Fold, like: Design, Cs: Sequence[float]) -> Floats:

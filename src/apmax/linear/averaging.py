@@ -1,0 +1,47 @@
+"""The mean of several linear models: what each of them weighs, and how they are made alike."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from apmax.linear.design import Design
+from apmax.validation import Floats
+
+DOUBT = 2.0
+"""Standard errors by which a model may be worse than the best and weigh 1/e as much."""
+NEGLIGIBLE = 1e-3
+"""Of the best one's weight; below, a model is left out, and need not be fitted."""
+
+
+def weigh(scores: Floats, standard: Floats) -> Floats:
+    r"""Weights of models by their AP on the same folds, which sum to 1.
+
+    With the mean gain ḡ of each over the `standard`, fold by fold, and the standard error of a
+    typical one, the median over all,
+
+    .. math:: p_k \propto \exp\frac{\bar g_k - \max_l \bar g_l}{2\,\mathrm{se}}.
+
+    Differences within the noise of the folds hardly count, and clear ones decide. One fold
+    tells nothing of its noise: the best model has all the weight.
+
+    Parameters
+    ----------
+    scores : (models, folds).
+    standard : (folds,), AP of what they are measured against.
+    """
+    gains = scores - standard
+    folds = gains.shape[1]
+    errors = gains.std(axis=1, ddof=1) / np.sqrt(folds) if folds > 1 else np.zeros(1)
+    doubt = DOUBT * float(np.median(errors[errors > 0])) if errors.any() else 0.0
+    behind = gains.mean(axis=1).max() - gains.mean(axis=1)
+    weights = np.exp(-behind / doubt) if doubt > 0 else (behind == 0).astype(np.float64)
+    weights[weights < NEGLIGIBLE] = 0.0
+    return np.asarray(weights / weights.sum())
+
+
+def standardised(design: Design, w: Floats, weight: Floats | None) -> Floats:
+    """w for features as given, with scores of deviation 1 on the design's rows."""
+    margins = design.margins(w)
+    mean = np.average(margins, weights=weight)
+    deviation = float(np.sqrt(np.average((margins - mean) ** 2, weights=weight)))
+    return design.unscaled(w) / (deviation or 1.0)

@@ -1,0 +1,100 @@
+"""What models weigh in a mean, and how they are made alike before it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.model_selection import StratifiedKFold
+from tests.linear.six_features import X, Y
+
+from apmax import APClassifierCV
+from apmax.linear.averaging import DOUBT, NEGLIGIBLE, standardised, weigh
+from apmax.linear.base import TrainingSet
+from apmax.linear.design import Design, make_design
+from apmax.linear.path import Anchor
+
+STANDARD = np.array([0.5, 0.6, 0.7])
+
+
+def test_weights_follow_the_formula() -> None:
+    scores = STANDARD + np.array([[0.0, 0.0, 0.0], [0.01, 0.02, 0.03], [0.02, 0.0, 0.04]])
+    gains = scores - STANDARD
+    errors = [np.std(gain, ddof=1) / np.sqrt(3) for gain in gains[1:]]
+    expected = np.exp((gains.mean(axis=1) - 0.02) / (DOUBT * np.median(errors)))
+    np.testing.assert_allclose(weigh(scores, STANDARD), expected / expected.sum())
+
+
+def test_a_clear_difference_decides_and_noise_does_not() -> None:
+    noise = np.array([[0.1, -0.1, 0.0], [-0.1, 0.1, 0.001], [0.0, 0.1, -0.1]])
+    np.testing.assert_allclose(weigh(STANDARD + noise, STANDARD), 1 / 3, rtol=0.01)
+    clear = weigh(STANDARD + np.array([[0.1, 0.101, 0.1], [0.0, 0.001, 0.0]]), STANDARD)
+    assert clear.tolist() == [1.0, 0.0]
+
+
+def test_what_weighs_next_to_nothing_weighs_nothing() -> None:
+    behind = np.linspace(0, 1, 50)[:, None]
+    scores = STANDARD - behind + np.array([-0.05, 0.0, 0.05])
+    weights = weigh(scores, STANDARD)
+    assert weights.sum() == pytest.approx(1)
+    assert weights[0] == weights.max()
+    assert 0 < weights[weights > 0].min() / weights.max() >= NEGLIGIBLE
+    assert weights[-1] == 0
+
+
+def test_one_fold_gives_all_weight_to_the_best_and_equals_share() -> None:
+    assert weigh(np.array([[0.1], [0.3], [0.2]]), np.array([0.1])).tolist() == [0, 1, 0]
+    assert weigh(np.ones((4, 3)), np.ones(3)).tolist() == [0.25] * 4
+
+
+@pytest.mark.parametrize("matrix", [X, sp.csr_matrix(X)], ids=["dense", "CSR"])
+@pytest.mark.parametrize("scale", ["deviation", "maximum"])
+def test_standardised_scores_have_deviation_1_and_the_same_order(matrix: Any, scale: str) -> None:
+    design = make_design(matrix, scale, None)
+    w = np.arange(1.0, design.parameters + 1)
+    raw = standardised(design, w, None)
+    scores = matrix @ raw[:-1] + raw[-1]
+    assert scores.std() == pytest.approx(1)
+    assert np.corrcoef(scores, design.margins(w))[0, 1] == pytest.approx(1)
+
+
+def test_a_weight_of_two_is_a_row_twice() -> None:
+    twice = np.where(np.arange(len(Y)) < 20, 2, 1)
+    w = np.arange(1.0, X.shape[1] + 2)
+    by_weight = standardised(Design(X), w, twice.astype(float))
+    np.testing.assert_allclose(
+        by_weight, standardised(Design(np.repeat(X, twice, axis=0)), w, None)
+    )
+
+
+def test_a_model_of_zeros_stays_one() -> None:
+    assert not standardised(Design(X), np.zeros(X.shape[1] + 1), None).any()
+
+
+def test_the_result_is_the_weighted_mean_of_its_members() -> None:
+    """Of two scales, three models on each, and a fit on all data and three folds' of each."""
+    folds = list(StratifiedKFold(3).split(X, Y))
+    model = APClassifierCV(alphas=(1.0, 0.01), Cs=(0.1, 10.0), cv=folds).fit(X, Y)
+    total = np.zeros(X.shape[1])
+    for name, shares in model.weights_.items():
+        design = make_design(X, name, None)
+        C = model.Cs[int(np.argmax(model.logistic_scores_[name].mean(axis=1)))]
+        for rows in (np.arange(len(Y)), *(train for train, _ in folds)):
+            part = TrainingSet(X[rows], Y[rows], None, float(len(rows)))
+            path = model._path(Anchor(design.of(part.X), C), part, model.alphas)
+            for share, fit in zip(shares, path, strict=True):
+                raw = design.unscaled(fit.w)[:-1]
+                total += share * raw / (X @ raw).std() / (1 + len(folds))
+    slope = model.coef_[0] @ total / (total @ total)
+    assert slope > 0
+    np.testing.assert_allclose(model.coef_[0], slope * total, rtol=1e-6)
+    assert min(shares.max() for shares in model.weights_.values()) > 0.01  # both scales are in it
+
+
+def test_without_averaging_one_fit_has_all_the_weight() -> None:
+    alone = APClassifierCV(alphas=(1.0, 0.01), Cs=(0.1, 10.0), cv=3, average=False).fit(X, Y)
+    chosen = 0 if np.isinf(alone.alpha_) else 1 + list(alone.alphas).index(alone.alpha_)
+    assert list(alone.weights_) == [alone.scale_]
+    assert alone.weights_[alone.scale_].tolist() == np.eye(3)[chosen].tolist()
