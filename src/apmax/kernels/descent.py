@@ -107,6 +107,21 @@ def _scale_weights(features, w, scaled):
 
 
 @kernel
+def _read_ahead(features, examples, chosen, touched):
+    """Ask the memory for a word of every example at once, before they are read in turn.
+
+    They are far apart, and waiting for one after the other would take most of a round.
+    """
+    for k in range(chosen.size):
+        row = examples[chosen[k]]
+        if features.indptr.size:
+            first = min(features.indptr[row], features.data.size - 1)
+            touched[k] = features.data[first] + features.indices[first]
+        else:
+            touched[k] = features.dense[row, 0]
+
+
+@kernel
 def _score(features, examples, chosen, scaled, offset, scores):
     """σ(z) of the chosen examples."""
     for k in range(chosen.size):
@@ -231,6 +246,9 @@ def run_rounds(features, sizes, positives, negatives, weights, draws, steps, rul
     for r in range(rounds):
         t = steps.first + r + 1
         rows = draws.rows[r]
+        _read_ahead(features, positives, rows, s)
+        for i in range(batch):
+            c[i] = memory.u[rows[i], 0] + memory.written_at[rows[i]]  # as far apart
         offset = _scale_weights(features, memory.w, scaled)
         _score(features, positives, rows, scaled, offset, s)
         _weigh(weights[0], rows, v)
@@ -242,6 +260,7 @@ def run_rounds(features, sizes, positives, negatives, weights, draws, steps, rul
                 plus.scores[:] = s
             else:
                 _score(features, positives, i_plus, scaled, offset, plus.scores)
+            _read_ahead(features, negatives, i_minus, minus.scores)
             _score(features, negatives, i_minus, scaled, offset, minus.scores)
             _weigh(weights[0], i_plus, plus.weights)
             _weigh(weights[1], i_minus, minus.weights)
