@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import time
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 from tests.examples import CASE_NAMES, CASES, Case, awkward_cases, labelled_scores
 
 from apmax import kernels, surrogate_ap
+from apmax.kernels.pairs import MOST_APART
 from apmax.problem import reference
 from apmax.problem.exact import _choose_sums
 from apmax.problem.pair_sums import DirectSums, Examples, HingeSums
-from apmax.problem.sigmoid_sums import SigmoidSums
+from apmax.problem.sigmoid_sums import FewSigmoidSums, SigmoidSums
 from apmax.problem.surrogates import LOGISTIC, SQUARED_HINGE, Surrogate, resolve
 from apmax.validation import Floats, Mask
 
@@ -37,13 +39,15 @@ def assert_equals_oracle(case: Case, name: str, gamma: float) -> None:
     wide = case.scores.astype(np.longdouble)
     value = -reference.objective(wide, case.positive, surrogate, gamma, weight)
     gradient = -reference.objective_gradient(wide, case.positive, surrogate, gamma, weight)
-    actual = surrogate_ap(
-        case.scores, case.positive, surrogate=name, gamma=gamma, sample_weight=case.weight
-    )
-    assert actual.value == pytest.approx(value, rel=RELATIVE_ERROR[name])
-    error = np.abs(actual.gradient - gradient).max()
     rounding = 1e-15 * largest_term(case, surrogate, gamma, weight)
-    assert error <= RELATIVE_ERROR[name] * np.abs(gradient).max() + rounding
+    for most_pairs in (0, 1 << 30) if name == "logistic" else (0,):  # by the mesh, and by pairs
+        with mock.patch.object(FewSigmoidSums, "MOST_PAIRS", most_pairs):
+            actual = surrogate_ap(
+                case.scores, case.positive, surrogate=name, gamma=gamma, sample_weight=case.weight
+            )
+        assert actual.value == pytest.approx(value, rel=RELATIVE_ERROR[name])
+        error = np.abs(actual.gradient - gradient).max()
+        assert error <= RELATIVE_ERROR[name] * np.abs(gradient).max() + rounding
 
 
 def largest_term(case: Case, surrogate: Surrogate, gamma: float, weight: Floats | None) -> float:
@@ -160,13 +164,16 @@ def test_a_weight_counts_like_repetition(example: Example, name: str, data: st.D
 
 
 @pytest.mark.parametrize("case", CASES, ids=CASE_NAMES)
-@pytest.mark.parametrize("fast", [HingeSums, SigmoidSums])
+@pytest.mark.parametrize("fast", [HingeSums, SigmoidSums, FewSigmoidSums])
 def test_every_algorithm_sums_the_same_pairs(case: Case, fast: type) -> None:
     surrogate = SQUARED_HINGE if fast is HingeSums else LOGISTIC
     weight = None if case.weight is None else case.weight / case.weight.max()
     examples = Examples.of(case.scores, case.positive, weight)
+    if fast is FewSigmoidSums and not FewSigmoidSums.suits(examples, 2.0):
+        assert 2.0 * (examples.high - examples.low) > MOST_APART
+        return
     quick, direct = fast(examples, 2.0), DirectSums(examples, 2.0, surrogate)
-    tolerance = 1e-12 if fast is HingeSums else 1e-8
+    tolerance = 1e-8 if fast is SigmoidSums else 1e-12
     to_order = np.argsort(direct.order)[np.searchsorted(direct.order, quick.order)]
     for name, mine, theirs in zip(quick.rows()._fields, quick.rows(), direct.rows(), strict=True):
         scale = np.abs(theirs).max()
@@ -180,6 +187,19 @@ def test_every_algorithm_sums_the_same_pairs(case: Case, fast: type) -> None:
     np.testing.assert_allclose(
         quick.pull(a, b), expected, rtol=0, atol=tolerance * np.abs(expected).max()
     )
+
+
+def test_few_pairs_are_summed_one_by_one_and_many_by_the_mesh() -> None:
+    for n, high, expected in (
+        (1000, 1.0, FewSigmoidSums),
+        (1000, 1e3, SigmoidSums),
+        (5000, 1.0, SigmoidSums),
+    ):
+        scores = np.linspace(0, high, n)
+        examples = Examples.of(scores, np.arange(n) % 10 == 0, None)
+        assert type(_choose_sums(examples, LOGISTIC, 1.0)) is expected
+    huge = Examples.of(np.array([-1.7e308, 0.0, 1.7e308]), np.array([True, False, True]), None)
+    assert type(_choose_sums(huge, LOGISTIC, 1.0)) is SigmoidSums
 
 
 def test_dense_scores_are_in_the_mesh_and_others_are_nodes_of_their_own() -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.polynomial import Chebyshev, Polynomial
 
-from apmax.kernels import kernel
+from apmax.kernels import kernel, reordering_kernel
 from apmax.validation import Floats
 
 TERMS = 16
@@ -81,4 +81,23 @@ def sigmoid_sums(decay, charge, value_terms, slope_terms):
         value[a] += above - lower + 0.5 * charge[a]
         slope[a] += steep + 0.25 * charge[a]
         above += charge[a]
+    return value, slope
+
+
+@reordering_kernel
+def sigmoid_sums_by_pair(at, of, charge):
+    """Σ_k q_k σ(x_k − x_i) and Σ_k q_k σ′(x_k − x_i) at every i, pair by pair.
+
+    Points are given as a = exp(x): σ(x_k − x_i) = a_k / (a_k + a_i).
+    """
+    value, slope = np.empty(at.size), np.empty(at.size)
+    for i in range(at.size):
+        own, total, steep = at[i], 0.0, 0.0
+        for k in range(of.size):
+            share = 1.0 / (of[k] + own)
+            charged = charge[k] * (of[k] * share)
+            total += charged
+            steep += charged * (own * share)
+        value[i] = total
+        slope[i] = steep
     return value, slope

@@ -23,7 +23,7 @@ from apmax.problem.pair_sums import (
     HingeSums,
     PairSums,
 )
-from apmax.problem.sigmoid_sums import SigmoidSums
+from apmax.problem.sigmoid_sums import FewSigmoidSums, SigmoidSums
 from apmax.problem.surrogates import (
     LOGISTIC,
     SQUARED_HINGE,
@@ -125,7 +125,8 @@ def _choose_sums(examples: Examples, surrogate: Surrogate, gamma: float) -> Pair
         _check_that_squares_fit(examples, gamma)
         return HingeSums(examples, gamma)
     if surrogate == LOGISTIC:
-        return SigmoidSums(examples, gamma)
+        few = FewSigmoidSums.suits(examples, gamma)
+        return FewSigmoidSums(examples, gamma) if few else SigmoidSums(examples, gamma)
     return DirectSums(examples, gamma, surrogate)
 
 

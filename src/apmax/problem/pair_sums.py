@@ -12,6 +12,7 @@ class             for                                  cost
 ================  ===================================  ==========================
 HingeSums         squared hinge                        O(n + m log m) typically
 SigmoidSums       logistic                             O(n), O(n log n) at the worst
+FewSigmoidSums    logistic, few pairs, scores near     O(mn), a division per pair
 DirectSums        any surrogate                        O(mn), in blocks
 ================  ===================================  ==========================
 """
