@@ -23,6 +23,22 @@ def test_what_a_killed_writer_left_aside_is_removed_by_the_next(tmp_path: Path) 
     assert names(tmp_path) == [".b.json.0123abcd.part", "a[1]*.json"]
 
 
+def test_a_writer_killed_after_the_renaming_leaves_nothing_of_those_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".file.0123abcd.part").write_bytes(b"half")
+    rename = os.replace
+
+    def killed_after(*paths: str) -> None:
+        rename(*paths)
+        raise KeyboardInterrupt  # nothing after it is run, as after a kill
+
+    monkeypatch.setattr(os, "replace", killed_after)
+    with pytest.raises(KeyboardInterrupt):
+        write_aside(tmp_path / "file", b"whole")
+    assert names(tmp_path) == ["file"]
+
+
 def test_what_is_being_written_is_not_taken_for_left_aside(tmp_path: Path) -> None:
     path = tmp_path / "file"
     other = tmp_path / ".file.0123abcd.part"

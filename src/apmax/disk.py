@@ -46,6 +46,8 @@ def write_aside(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+            # Before it is there: a file that is there may never be written again.
+            _remove_left_aside(path, but=aside)
             if sys.platform != "win32":
                 os.replace(aside, path)  # while it is locked: nobody takes it for left behind
         if sys.platform == "win32":
@@ -58,7 +60,6 @@ def write_aside(path: Path, content: bytes) -> None:
         raise FileError(
             f"cannot write {path} ({error.strerror or error}): what was there is as it was"
         ) from None
-    _remove_left_aside(path)
 
 
 def make_folder(folder: Path) -> None:
@@ -96,8 +97,10 @@ def _open_aside(path: Path) -> tuple[int, str]:
         os.close(handle)  # removed by another writer between the two lines above
 
 
-def _remove_left_aside(path: Path) -> None:
+def _remove_left_aside(path: Path, but: str) -> None:
     for aside in path.parent.glob(f".{_literal(path.name)}.????????.part"):
+        if str(aside) == but:
+            continue
         with suppress(OSError):  # another writer was quicker, or may remove what we may not
             handle = os.open(aside, os.O_WRONLY)
             try:
