@@ -420,13 +420,57 @@ def test_rows_that_the_model_cannot_use_are_told_beside_the_result(folder: Path)
         told = run(command, "m.apmax", "odd.csv")
         assert "note: 'income': 400 of 400 values are no number" in told.stderr
         assert "note" not in told.stdout
+        assert as_json(command, "m.apmax", "odd.csv")["notes"][0].startswith("'income': 400")
         assert "note" not in run(command, "m.apmax", "new-loans.csv").stderr
+
+
+def test_a_report_tells_what_the_model_could_not_use(folder: Path) -> None:
+    run("train", "loans.csv", "--target", "defaulted", "-o", "m.apmax", "--solver", "lbfgs")
+    pd.read_csv("new-loans.csv").assign(income="lots").to_csv("odd.csv", index=False)
+    run("report", "m.apmax", "odd.csv", "-o", "odd.html")
+    assert "values are no number" in Path("odd.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train loans.csv --target defaulted --out loans.csv",
+        "train loans.csv --target defaulted --test new-loans.csv --out ./new-loans.csv",
+        "train loans.csv --target defaulted --report loans.csv",
+        "compare loans.csv --target defaulted --report loans.csv",
+        "predict m.apmax new-loans.csv --out new-loans.csv",
+        "evaluate m.apmax new-loans.csv --report m.apmax",
+        "report m.apmax new-loans.csv --out m.apmax",
+    ],
+)
+def test_what_is_read_is_not_overwritten(folder: Path, command: str) -> None:
+    Path("m.apmax").write_text("a model")
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    assert "choose another" in run(*shlex.split(command), fails=True).stderr
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_training_tells_what_it_does_not_use(folder: Path) -> None:
+    frame = pd.read_csv("loans.csv").assign(code=[f"word {k}" for k in range(600)])
+    frame["income"] = frame["income"].astype(object).where(frame.index != 7, "-")
+    frame.to_csv("odd.csv", index=False)
+    told = run("train", "odd.csv", "--target", "defaulted", "-o", "m.apmax", "--solver", "lbfgs")
+    assert "'code' is text that hardly ever repeats, and is not used" in told.stderr
+    plain = run("train", "loans.csv", "--target", "defaulted", "-o", "p.apmax", "--solver", "lbfgs")
+    assert plain.stderr == ""
+    assert "income" in load_model(Path("m.apmax")).feature_names()
+
+
+def test_data_without_labels_are_for_predict(folder: Path) -> None:
+    run("train", "loans.csv", "--target", "defaulted", "-o", "m.apmax", "--solver", "lbfgs")
+    pd.read_csv("new-loans.csv").drop(columns="defaulted").to_csv("bare.csv", index=False)
+    assert "use apmax predict" in run("evaluate", "m.apmax", "bare.csv", fails=True).stderr
 
 
 def test_predictions_and_reports_speak_json_too(folder: Path) -> None:
     run("--quiet", "train", "loans.csv", "--target", "last", "--solver", "lbfgs", "-o", "m.apmax")
     told = as_json("predict", "m.apmax", "new-loans.csv")
     run("predict", "m.apmax", "new-loans.csv", "-o", "told.csv")
-    assert told == pd.read_csv("told.csv").to_dict("list")
+    assert told == {**pd.read_csv("told.csv").to_dict("list"), "notes": []}
     assert as_json("predict", "m.apmax", "new-loans.csv", "-o", "p.csv")["rows"] == 400
     assert as_json("report", "m.apmax", "new-loans.csv", "-o", "r.html") == {"report": "r.html"}

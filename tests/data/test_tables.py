@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import importlib
 import lzma
 from collections.abc import Callable
 from pathlib import Path
@@ -134,6 +135,48 @@ def test_a_column_in_single_quotes_may_hold_separators(quoted: str, write: Write
     assert frame["c"].count() == 12
 
 
+LATER = {
+    "apostrophes that would swallow rows": ("31,z,'70s hit\n32,z,'80s\n33,z,k\n", "z"),
+    "one apostrophe": ("31,z,'70s hit\n", "z"),
+    "double quotes around a separator": ('31,"p, q",k\n', "p, q"),
+    "double quotes": ('31,"pq",k\n', "pq"),
+}
+
+
+@pytest.mark.parametrize("case", LATER)
+def test_single_quotes_of_the_first_rows_hold_unless_later_ones_differ(
+    case: str, write: Write
+) -> None:
+    rows, word = LATER[case]
+    frame = read_table(write("t.csv", "a,b,c\n" + "1,'x','y'\n" * 9000 + rows))
+    assert len(frame) == 9000 + rows.count("\n")
+    assert frame["b"].iloc[-1] == word
+    assert frame["b"].iloc[0] == "x"
+
+
+def test_apostrophes_do_not_hide_a_short_row(write: Write) -> None:
+    row, short = "1,'x, y, z',it's\n", "1,'x, y, z'\n"
+    path = write("t.csv", "a,b,c\n" + "1,'x, y, z',2\n" * 20 + row + short + row)
+    with pytest.raises(FileFormatError, match="line 23: 2 cells"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("cell", ["", "NA", "?"])
+@pytest.mark.parametrize("yes", ["True", "'True'"])
+def test_true_and_false_with_gaps_are_numbers(yes: str, cell: str, write: Write) -> None:
+    frame = read_table(write("t.csv", f"a,b,c\n1,{yes},1\n2,{cell},2\n3,False,3\n"))
+    if yes == "True":
+        np.testing.assert_array_equal(frame["b"], [1.0, np.nan, 0.0])
+    else:
+        assert frame["b"].dropna().tolist() == ["True", "False"]
+
+
+def test_a_cell_is_read_alike_whatever_else_its_column_holds(write: Write) -> None:
+    for other in ("y", "5%", " y"):
+        frame = read_table(write("t.csv", f"a,b\n1,\u00a0x\n2,{other}\n"))
+        assert frame["b"].tolist()[0] == "\u00a0x"
+
+
 def test_a_short_row_is_found_among_single_quotes(write: Write) -> None:
     path = write("t.csv", "a,b,c\n" + "1,'x, y',2\n" * 20 + "1,'x, y'\n")
     with pytest.raises(FileFormatError, match="line 22: 2 cells"):
@@ -159,6 +202,8 @@ def test_all_that_pandas_calls_missing_is_missing(write: Write) -> None:
     assert read_table(path)["a"].isna().all()
     assert read_table(path, text=["a"])["a"].isna().all()
     assert pd.read_csv(path)["a"].dropna().tolist() == ["?"]
+    words = importlib.import_module("pandas._libs.parsers").STR_NA_VALUES
+    assert words <= MISSING
 
 
 def test_a_plus_and_a_minus_are_labels(write: Write) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 from tests.linear.six_features import X, Y
 
@@ -69,8 +70,40 @@ def test_a_weight_of_two_is_a_row_twice() -> None:
     )
 
 
-def test_a_model_of_zeros_stays_one() -> None:
+def test_a_model_that_ranks_nothing_is_none() -> None:
     assert not standardised(Design(X), np.zeros(X.shape[1] + 1), None).any()
+    intercept_only = np.append(np.zeros(X.shape[1]), np.log(1 / 9))  # its mean is not exact
+    assert not standardised(Design(X), intercept_only, None).any()
+
+
+def test_features_that_say_nothing_leave_the_share_of_positives() -> None:
+    positive = np.arange(200) % 10 == 0
+    model = APClassifierCV(cv=2).fit(np.ones((200, 2)), positive)
+    assert not model.coef_.any()
+    np.testing.assert_allclose(model.predict_proba(np.ones((1, 2)))[0, 1], 0.1, atol=0.006)
+
+
+def test_weights_are_rows_in_the_mean_too() -> None:
+    """The same folds of rows and of rows twice; the deviation of scores counts weights."""
+    weight = 1.0 + (np.arange(len(Y)) % 3 == 0)
+    twice = np.repeat(np.arange(len(Y)), weight.astype(int))
+    folds = list(StratifiedKFold(3).split(X, Y))
+    of_rows = [tuple(np.flatnonzero(np.isin(twice, part)) for part in fold) for fold in folds]
+    options = {"alphas": (1.0, 0.01), "Cs": (0.1, 10.0), "tol": 1e-7}
+    weighted = APClassifierCV(cv=folds, **options).fit(X, Y, sample_weight=weight)
+    repeated = APClassifierCV(cv=of_rows, **options).fit(X[twice], Y[twice])
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-4)
+
+
+def test_the_heaviest_member_is_told_and_all_must_converge() -> None:
+    model = APClassifierCV(alphas=(1.0, 0.01), Cs=(0.1, 10.0), cv=3).fit(X, Y)
+    share = max(shares.max() for shares in model.weights_.values())
+    told = 0 if np.isinf(model.alpha_) else 1 + list(model.alphas).index(model.alpha_)
+    assert model.weights_[model.scale_][told] == share
+    assert model.status_.converged
+    with pytest.warns(ConvergenceWarning, match=r"\d+ of \d+ fits: stopped at max_iter"):
+        stopped = APClassifierCV(alphas=(1.0, 0.01), Cs=(0.1, 10.0), cv=3, max_iter=2).fit(X, Y)
+    assert not stopped.status_.converged
 
 
 def test_the_result_is_the_weighted_mean_of_its_members() -> None:

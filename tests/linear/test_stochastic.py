@@ -16,7 +16,7 @@ from apmax.linear.design import Design
 from apmax.linear.stochastic import StochasticRun
 from apmax.method.estimates import LinearScorer, StochasticProblem
 from apmax.method.loop import descend
-from apmax.method.sampling import Batch, Draw, draw_batches
+from apmax.method.sampling import Draw, draw_batches
 from apmax.method.table import METHODS, Method
 from apmax.problem.surrogates import resolve
 from apmax.validation import Floats
@@ -44,9 +44,7 @@ def draws(sampling: str, rounds: int = ROUNDS) -> list[Draw]:
 
 def as_arrays(chosen: list[Draw], sampling: str) -> Draws:
     columns = [(d.rows, *d.values, *d.slopes) for d in chosen]
-    return Draws(
-        sampling != "independent", *(np.array(part) for part in zip(*columns, strict=True))
-    )
+    return Draws(sampling == "shared", *(np.array(part) for part in zip(*columns, strict=True)))
 
 
 def gamma_of(method: Method) -> float:
@@ -114,51 +112,6 @@ def test_every_solver_equals_the_reference_step_by_step(name: str, sampling: str
         np.testing.assert_allclose(run.w, expected[step], rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("matrix", [X, sp.csr_matrix(X)], ids=["dense", "CSR"])
-@pytest.mark.parametrize("most_rounds", [None, ROUNDS, 3], ids=["all", "many passes", "a part"])
-@pytest.mark.parametrize("name", METHODS)
-def test_shuffled_negatives_equal_the_reference_on_the_same_draws(
-    name: str, most_rounds: int | None, matrix: Any
-) -> None:
-    run = start_run(name, matrix, sampling="shuffled", most_rounds=most_rounds)
-    used: list[Draw] = []
-
-    def remembered(rounds: int) -> Draws:
-        drawn = run._draw(rounds)
-        for rows, negatives in zip(drawn.rows, drawn.value_negatives, strict=True):
-            batch = Batch(rows, run.order[negatives])
-            used.append(Draw(rows, batch, batch))
-        return drawn
-
-    run.draws = remembered
-    rounds = most_rounds or ROUNDS
-    steps = []
-    for _ in range(rounds):
-        run.advance(1)
-        steps.append(run.w.copy())
-    np.testing.assert_allclose(steps, reference(METHODS[name], used), rtol=1e-10, atol=1e-10)
-    assert len(run.order) == min(N - M, rounds * 5)
-
-
-def test_a_pass_reads_every_negative_once_and_the_next_in_the_same_order() -> None:
-    run = start_run("soap-sgd", sampling="shuffled")
-    read = run._next(ROUNDS).ravel()
-    count = N - M
-    assert sorted(run.order) == list(range(count))
-    assert list(run.order) != list(range(count))
-    np.testing.assert_array_equal(read[:count], np.arange(count))
-    np.testing.assert_array_equal(read[count : 2 * count], np.arange(count))
-
-
-def test_weights_follow_the_rows_that_are_shuffled() -> None:
-    weight = RNG.uniform(0.5, 2.0, N)
-    run = start_run("soap-sgd", sampling="shuffled", weight=weight)
-    plain = start_run("soap-sgd", weight=weight)
-    np.testing.assert_array_equal(run.weights[1], plain.weights[1][run.order])
-    np.testing.assert_array_equal(run.weights[0], plain.weights[0])
-    assert run.rules == plain.rules
-
-
 @pytest.mark.parametrize("gamma", [40.0, 900.0], ids=["near", "too far apart to share an exp"])
 @pytest.mark.parametrize("name", ["soap-adam", "adap-adam"])
 def test_a_steep_surrogate_and_a_fading_rate_equal_the_reference(name: str, gamma: float) -> None:
@@ -195,6 +148,16 @@ def test_dense_equals_csr(name: str, form: Any) -> None:
     for run in runs:
         run.advance(200)
     np.testing.assert_allclose(runs[0].w, runs[1].w, rtol=1e-9, atol=1e-10)
+
+
+def test_rows_without_entries_are_read() -> None:
+    """Also where there is none at all, or none from some row on."""
+    empty, first = sp.csr_matrix(X.shape), sp.csr_matrix(np.where(np.arange(N)[:, None] == 0, X, 0))
+    for matrix in (empty, first):
+        run, dense = start_run("soap-sgd", matrix), start_run("soap-sgd", matrix.toarray())
+        run.advance(50)
+        dense.advance(50)
+        np.testing.assert_allclose(run.w, dense.w, rtol=1e-12)
 
 
 def test_int64_indices_work() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from apmax.pipeline.drift import unusable_columns
+from apmax.pipeline.drift import notes_on_training, unusable_columns
 from apmax.pipeline.encoder import TableEncoder
 from apmax.pipeline.model import Model
 
@@ -24,6 +24,7 @@ def table(**changed: Any) -> Any:
         "since": [f"2020-01-{1 + k % 28:02d}" for k in range(ROWS)],
         "name": ["Ann"] * 10 + [f"rare {k}" for k in range(ROWS - 10)],
         "gaps": [None, 1.0] * (ROWS // 2),
+        "day": [f"{1 + k % 28}/{1 + k % 12}/2020" for k in range(ROWS)],
     }
     return pd.DataFrame({**columns, **changed})
 
@@ -31,9 +32,16 @@ def table(**changed: Any) -> Any:
 CASES = {
     "text for a number": ({"age": ["old"] * ROWS}, "'age': 40 of 40 values are no number"),
     "most is text": ({"age": ["old"] * 21 + ["3"] * 19}, "'age': 21 of 40"),
-    "new words": ({"city": ["Bonn"] * ROWS}, "'city': 40 of 40 values are a new category"),
+    "new words": (
+        {"city": ["Bonn"] * ROWS},
+        "'city': 40 of 40 values are a new category, and tell nothing",
+    ),
     "another order": ({"since": ["13.1.2020"] * ROWS}, "'since': 40 of 40 values are no date"),
     "only rare words": ({"name": ["Bo"] * ROWS}, "'name': .* count as rare"),
+    "the other order": (
+        {"day": [f"{1 + k % 12}/{1 + k % 28}/2020" for k in range(ROWS)]},
+        "'day': the dates seem to be month-day-year, and in training they were day-month-year",
+    ),
     "nothing": ({"city": [None] * ROWS}, "'city' is empty"),
 }
 
@@ -48,6 +56,7 @@ def test_a_column_that_cannot_be_used_is_named(case: str) -> None:
 FINE = {
     "the same": {},
     "gaps where there were some": {"gaps": [None] * ROWS},
+    "a year first": {"day": ["2020-01-31"] * ROWS},
     "half is text": {"age": ["old"] * 20 + ["3"] * 20},
     "a known word among rare ones": {"name": ["Ann"] + ["Bo"] * (ROWS - 1)},
     "half of the words are new": {"city": ["Rome", "Bonn"] * (ROWS // 2)},
@@ -59,9 +68,30 @@ def test_nothing_is_said_of_what_is_usual(case: str) -> None:
     assert unusable_columns(TableEncoder.fit(table()), table(**FINE[case])) == []
 
 
-def test_a_few_rows_may_all_be_rare() -> None:
-    few = table(name=["Bo"] * ROWS).iloc[:5]
-    assert unusable_columns(TableEncoder.fit(table()), few) == []
+def test_training_tells_of_words_among_numbers_and_of_text_that_never_repeats() -> None:
+    income = [f"{k}.5" for k in range(100)]
+    frame = pd.DataFrame({"income": income, "free": [f"word {k}" for k in range(100)]})
+    assert notes_on_training(frame[["income"]]) == []
+    frame.loc[[3, 50], "income"] = ["-", "oops"]
+    income_note, free_note = notes_on_training(frame)
+    assert income_note == "'income': 2 of 100 values are no number, and count as missing"
+    assert free_note.startswith("'free' is text that hardly ever repeats")
+    assert notes_on_training(np.zeros((3, 2))) == []
+
+
+@pytest.mark.parametrize("rows", [0, 1, 19, 20])
+def test_a_few_rows_may_all_be_rare(rows: int) -> None:
+    few = table(name=["Bo"] * ROWS).iloc[:rows]
+    assert len(unusable_columns(TableEncoder.fit(table()), few)) == (rows >= 20)
+
+
+def test_nothing_is_said_of_what_was_of_no_use_in_training_or_rarely_missing() -> None:
+    frame = table(
+        code=[f"id {k}" for k in range(ROWS)], city=[None, *["Rome", "Oslo"] * 19, "Oslo"]
+    )
+    encoder = TableEncoder.fit(frame)
+    assert unusable_columns(encoder, frame) == []
+    assert unusable_columns(encoder, frame.assign(city=None)) == []
 
 
 def test_features_beyond_the_models_are_told() -> None:

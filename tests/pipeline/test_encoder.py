@@ -154,3 +154,33 @@ def test_the_frame_is_not_changed() -> None:
     before = FRAME.copy(deep=True)
     TableEncoder.fit(FRAME).transform(FRAME)
     pd.testing.assert_frame_equal(FRAME, before)
+
+
+@pytest.mark.parametrize("marker", ["-", "--", ".", "na", "none", "N.A.", "unknown", "#DIV/0!"])
+def test_marks_for_what_is_missing_do_not_make_words_of_numbers(marker: str) -> None:
+    numbers = [str(k / 2) for k in range(60)]
+    frame = pd.DataFrame({"x": [*numbers, *[marker] * 20]})
+    (column,) = TableEncoder.fit(frame).columns
+    assert (column.kind, column.has_missing) == ("number", True)
+    assert column.median == np.median(np.arange(60) / 2)
+
+
+def test_a_few_words_do_not_make_words_of_numbers_but_codes_stay_words() -> None:
+    numbers = [str(k) for k in range(99)]
+    (column,) = TableEncoder.fit(pd.DataFrame({"x": [*numbers, "oops"]})).columns
+    assert column.kind == "number"
+    codes = pd.DataFrame({"x": ["1", "2", "3"] * 33 + ["U"]})  # names of few categories
+    (column,) = TableEncoder.fit(codes).columns
+    assert column.kind == "category"
+    (column,) = TableEncoder.fit(pd.DataFrame({"x": [*numbers, *["word"] * 10]})).columns
+    assert column.kind == "category"
+
+
+def test_a_year_first_is_read_whatever_the_order_of_training() -> None:
+    trained = pd.DataFrame({"day": [f"{d}/1/2024" for d in range(1, 32)]})
+    encoder = TableEncoder.fit(trained)
+    assert encoder.columns[0].order == "day-month-year"
+    again = pd.DataFrame({"day": [f"2024-01-{d:02d}" for d in range(1, 32)]})
+    np.testing.assert_array_equal(
+        encoder.transform(again).toarray(), encoder.transform(trained).toarray()
+    )

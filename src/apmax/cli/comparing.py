@@ -43,7 +43,7 @@ def compare(
         from apmax.data.files import load
         from apmax.report.comparison import Comparison, FoldScores
 
-        check_writable(report)
+        check_writable(report, read=[data])
         dataset = load(data, target=target, positive=positive)
         check_target(dataset)
         runs = _run(settings, dataset, folds, repeats, seed)

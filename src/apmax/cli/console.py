@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -159,11 +159,16 @@ def command_line() -> str:
     return shlex.join(["apmax", *sys.argv[1:]])
 
 
-def check_writable(*paths: Path | None) -> None:
-    """Before the work: that what it makes can be written."""
+def check_writable(*paths: Path | None, read: Sequence[Path | None] = ()) -> None:
+    """Before the work: that what it makes can be written, and is none of what it reads."""
     for path in paths:
         if path is None:
             continue
+        for source in read:
+            if source is not None and source.exists() and path.exists() and path.samefile(source):
+                raise FileError(
+                    f"{path} is to be read, and writing would replace it: choose another"
+                )
         if path.is_dir():
             raise FileError(f"{path} is a folder: give the name of a file")
         if not path.parent.is_dir():

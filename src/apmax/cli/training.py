@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +21,7 @@ from apmax.cli.console import (
     stop,
 )
 from apmax.cli.options import Data, ModelFile, Positive, ReportFile, Seed, Target, check_target
-from apmax.errors import ParameterError
+from apmax.errors import ParameterError, UnknownNameError
 from apmax.metrics import average_precision
 
 if TYPE_CHECKING:  # what takes long to import is imported by the command that needs it
@@ -60,13 +61,15 @@ def train(
     settings: Settings = context.obj
     with one_line_errors(settings):
         from apmax.data.files import load
+        from apmax.pipeline.drift import notes_on_training
         from apmax.pipeline.storage import save_model
         from apmax.pipeline.training import train as train_model
 
-        check_writable(out, report)
+        check_writable(out, report, read=[data, test])
         dataset = load(data, target=target, positive=positive)
         check_target(dataset)
         learnt, tested = _parts(dataset, test, seed)
+        _noted(settings, notes_on_training(learnt.X))
         start = time.perf_counter()
         kept = None if checkpoint is None else checkpoint / "to-test"
         with progress(settings, "training") as advance:
@@ -121,10 +124,10 @@ def evaluate(
         from apmax.report.alerts import operating_points
         from apmax.report.results import Scored
 
-        check_writable(report)
+        check_writable(report, read=[model, data])
         trained = load_model(model)
         dataset = _labelled(trained, data, target, positive)
-        scores = _log_odds(settings, trained, dataset)
+        scores, notes = _log_odds(settings, trained, dataset)
         y = _labels(dataset)
         ap = average_precision(y, scores)
         points = operating_points(Scored(model.name, y, scores, scale="log-odds"))
@@ -150,11 +153,11 @@ def evaluate(
             )  # fmt: skip
         result = {
             "average_precision": ap, "prevalence": float(y.mean()), "rows": int(y.size),
-            "positives": int(y.sum()), "operating_points": told,
+            "positives": int(y.sum()), "operating_points": told, "notes": notes,
         }  # fmt: skip
         settings.show(table, result)
         if report is not None:
-            _write_report(settings, report, data.name, trained, dataset, scores, None)
+            _write_report(settings, report, data.name, trained, dataset, scores, doubts=notes)
 
 
 def predict(
@@ -176,20 +179,22 @@ def predict(
         from apmax.pipeline.files import check_output, predictions, write_predictions
         from apmax.pipeline.storage import load_model
 
-        check_writable(out)
+        check_writable(out, read=[model, data])
         check_output(out)
         trained = load_model(model)
         dataset = load(data, target=False, text=trained.words())
-        log_odds = _log_odds(settings, trained, dataset)
+        log_odds, notes = _log_odds(settings, trained, dataset)
         if out is None and settings.as_json:
-            predicted = predictions(log_odds, trained)
-            settings.show(make_table(""), predicted)
+            columns = predictions(log_odds, trained).items()
+            told = {name: values.tolist() for name, values in columns}
+            settings.show(make_table(""), {**told, "notes": notes})
             return
         write_predictions(log_odds, trained, out)
         if out is not None:
             if settings.as_json:
-                settings.show(make_table(""), {"rows": log_odds.size, "out": str(out)})
-            settings.say(f"{log_odds.size:,} rows → {out}")
+                told = {"rows": log_odds.size, "out": str(out), "notes": notes}
+                settings.show(make_table(""), told)
+            settings.say(f"{log_odds.size:,} row{'s' * (log_odds.size != 1)} → {out}")
 
 
 def report(
@@ -208,11 +213,11 @@ def report(
     with one_line_errors(settings):
         from apmax.pipeline.storage import load_model
 
-        check_writable(out)
+        check_writable(out, read=[model, data])
         trained = load_model(model)
         dataset = _labelled(trained, data, target, positive)
-        scores = _log_odds(settings, trained, dataset)
-        _write_report(settings, out, data.name, trained, dataset, scores, None)
+        scores, notes = _log_odds(settings, trained, dataset)
+        _write_report(settings, out, data.name, trained, dataset, scores, doubts=notes)
         if settings.as_json:
             settings.show(make_table(""), {"report": str(out)})
 
@@ -237,17 +242,29 @@ def _labelled(model: Model, data: Path, target: str | None, positive: str | None
             f"{model.positive!r}"
         )
     wanted, column = positive or model.positive, target or model.target
-    dataset = load_labelled(data, target=column, positive=wanted, text=model.words())
+    try:
+        dataset = load_labelled(data, target=column, positive=wanted, text=model.words())
+    except UnknownNameError:
+        if target is not None:
+            raise
+        raise ParameterError(
+            f"{data} has no column {column!r}, which held the labels in training: say where they "
+            "are with --target; without labels, use apmax predict"
+        ) from None
     check_target(dataset)
     return dataset
 
 
-def _log_odds(settings: Settings, model: Model, dataset: Dataset) -> Any:
-    """Of each row; and a note for each column that the model cannot use."""
+def _log_odds(settings: Settings, model: Model, dataset: Dataset) -> tuple[Any, list[str]]:
+    """Of each row, and a note for each column that the model cannot use."""
     scores = model.log_odds(dataset.X)
-    for doubt in model.doubts(dataset.X):
-        settings.note(f"note: {doubt}")
-    return scores
+    return scores, _noted(settings, model.doubts(dataset.X))
+
+
+def _noted(settings: Settings, notes: list[str]) -> list[str]:
+    for note in notes:
+        settings.note(f"note: {note}")
+    return notes
 
 
 def _labels(dataset: Dataset) -> Any:
@@ -282,7 +299,7 @@ def _tell_training(
 
 def _write_report(
     settings: Settings, path: Path, title: str, model: Model, dataset: Dataset, scores: Any,
-    trained: Trained | None, note: str = "",
+    trained: Trained | None = None, note: str = "", doubts: Sequence[str] = (),
 ) -> None:  # fmt: skip
     from apmax.pipeline.training import strongest_features
     from apmax.report import Report, Scored, write_report
@@ -305,6 +322,7 @@ def _write_report(
         "trained with": str(model.facts.get("solver", "")),
         "trained on": f"{model.facts.get('rows', '?')} rows",
         **({"these numbers": note} if note else {}),
+        **({"take care": "; ".join(doubts)} if doubts else {}),
     }
     write_report(Report(title, [scored], None, facts, command_line()), path)
     settings.say(f"report → {path}")

@@ -119,7 +119,8 @@ def column_names(cells: list[str]) -> list[str]:
 def find_short_row(file: Path, layout: Layout, rows: int) -> ShortRow | None:
     """The first of `rows` with fewer cells than there are columns, none having more."""
     separators = (rows + layout.header) * (len(layout.names) - 1)
-    if _count_outside_quotes(file, layout) == separators:
+    # Apostrophes are single quotes, too, and make counting worth nothing.
+    if layout.quote == '"' and _count_outside_quotes(file, layout.separator) == separators:
         return None
     with open_bytes(file) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
@@ -136,17 +137,16 @@ def find_short_row(file: Path, layout: Layout, rows: int) -> ShortRow | None:
     return None
 
 
-def _count_outside_quotes(file: Path, layout: Layout) -> int:
+def _count_outside_quotes(file: Path, separator: str) -> int:
     """Separators with an even number of quotes before them, since a quoted quote is doubled."""
-    separator, quote = ord(layout.separator), ord(layout.quote)
     count, inside = 0, False
     block, found = bytearray(BLOCK), np.empty(BLOCK, bool)  # used again, so they stay in the cache
     with open_bytes(file) as stream:
         while size := stream.readinto(block):  # type: ignore[attr-defined]  # of all binary streams
             text = np.frombuffer(block, np.uint8, size)
-            is_separator = np.equal(text, separator, out=found[:size])
-            if inside or block.find(quote, 0, size) >= 0:
-                quotes = np.cumsum(text == quote, dtype=np.uint32) + inside
+            is_separator = np.equal(text, ord(separator), out=found[:size])
+            if inside or block.find(b'"', 0, size) >= 0:
+                quotes = np.cumsum(text == ord('"'), dtype=np.uint32) + inside
                 is_separator &= quotes % 2 == 0
                 inside = bool(quotes[-1] % 2)
             count += int(np.count_nonzero(is_separator))

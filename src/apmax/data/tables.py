@@ -48,8 +48,9 @@ MISSING = {
 }
 """Cells that mean "missing": pandas' own, and ``?``. Told all of them, it is faster, too."""
 
-ROUGH = b" \t'"
-"""What is taken off the edges of text, none of it beyond the last."""
+BLANKS = " \t\r\n"
+ROUGHEST = ord("'")
+"""The last byte of those that are taken off the edges of text."""
 
 
 def read_table(path: PathLike, *, header: bool | None = None, text: Collection[str] = ()) -> Any:
@@ -137,7 +138,7 @@ def _check_size(file: Path, metadata: Any) -> None:
 def _read_text(file: Path, layout: Layout, text: Collection[str]) -> Any:
     pandas = need("pandas", "reading a table")
     try:
-        frame = _parse(file, layout, text, pandas)
+        frame, layout = _parse_as_quoted(file, layout, text, pandas)
     except pandas.errors.EmptyDataError:
         raise FileFormatError(f"{file} holds names of columns but no rows") from None
     except pandas.errors.ParserError as error:
@@ -154,6 +155,24 @@ def _read_text(file: Path, layout: Layout, text: Collection[str]) -> Any:
         ) from None
     _check_shape(file, frame.iloc[:, -1], layout)
     return _tidied(frame, text, pandas)
+
+
+def _parse_as_quoted(
+    file: Path, layout: Layout, text: Collection[str], pandas: Any
+) -> tuple[Any, Layout]:
+    """By the single quotes of its first rows, unless later ones show that they are no quotes."""
+    if layout.quote == "'":
+        with contextlib.suppress(pandas.errors.ParserError, pandas.errors.ParserWarning):
+            frame = _parse(file, layout, text, pandas)
+            if not any(_holds_newlines_or_quotes(frame[name]) for name in frame):
+                return frame, layout
+    layout = layout._replace(quote='"')
+    return _parse(file, layout, text, pandas), layout
+
+
+def _holds_newlines_or_quotes(column: Any) -> bool:
+    """As cells do where an apostrophe has swallowed the rows up to the next one."""
+    return bool(column.dtype.kind == "O" and column.astype(str).str.contains('[\n"]').any())
 
 
 def _parse(file: Path, layout: Layout, text: Collection[str], pandas: Any) -> Any:
@@ -208,8 +227,11 @@ def _tidied(frame: Any, text: Collection[str], pandas: Any) -> Any:
         if dtype.kind != "O":  # which text is, too
             continue
         column = frame[name]
-        if isinstance(dtype, np.dtype) and _beyond_64_bits(column, pandas):
+        kind = pandas.api.types.infer_dtype(column) if isinstance(dtype, np.dtype) else "string"
+        if kind == "integer":  # which pandas keeps as objects if they need more than 64 bits
             frame[name] = column.map(_as_double).astype(np.float64)
+        elif kind == "boolean":  # and these if some are missing
+            frame[name] = column.astype(np.float64)
         elif _may_have_rough_edges(column):
             codes, words = pandas.factorize(column)  # each word once
             clean = pandas.Series([_without_edges(word) for word in words], dtype=dtype)
@@ -219,14 +241,14 @@ def _tidied(frame: Any, text: Collection[str], pandas: Any) -> Any:
 
 
 def _without_edges(word: str) -> str | None:
-    word = word.strip()
+    word = word.strip(BLANKS)
     if len(word) > 1 and word[0] == word[-1] == "'":
-        word = word[1:-1].strip()
+        word = word[1:-1].strip(BLANKS)
     return None if word in MISSING else word
 
 
 def _may_have_rough_edges(column: Any) -> bool:
-    """Whether text begins or ends with a byte of ROUGH or one below, seen in Arrow's bytes.
+    """Whether text begins or ends with a single quote, a blank or a like byte.
 
     Trimming all text to see whether it changes would take longer than reading it.
     """
@@ -236,7 +258,7 @@ def _may_have_rough_edges(column: Any) -> bool:
         _, offsets, data = chunk.buffers()
         if data is None:
             continue
-        low = np.frombuffer(data, np.uint8) <= max(ROUGH)
+        low = np.frombuffer(data, np.uint8) <= ROUGHEST
         if low.any():
             edge = np.empty(low.size + 1, bool)  # a low byte here, or just before
             edge[0], edge[-1] = low[0], low[-1]
@@ -245,11 +267,6 @@ def _may_have_rough_edges(column: Any) -> bool:
             if edge[bounds].any():
                 return True
     return False
-
-
-def _beyond_64_bits(column: Any, pandas: Any) -> bool:
-    """Whether these are whole numbers, which pandas keeps as objects only if they are large."""
-    return bool(pandas.api.types.infer_dtype(column) == "integer")
 
 
 def _as_double(number: int) -> float:

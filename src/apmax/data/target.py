@@ -26,6 +26,11 @@ class Labels(NamedTuple):
 def find_column(names: list[str], target: str | int) -> str:
     """The name of the target: a name, "last", or a number counted from 1 (also as text)."""
     if isinstance(target, str):
+        if f"{target} (2)" in names and target in names:
+            raise ParameterError(
+                f"`target` = {target!r} is the name of more than one column: say which by its "
+                f"number, from 1 to {len(names)}"
+            )
         if target in names:
             return target
         if target == "last":
@@ -65,9 +70,14 @@ def two_classes(values: NDArray[Any], positive: Any, name: str) -> Labels:
     if len(counts) != 2:
         listed = [f"{label!r} ({count})" for label, count in list(counts.items())[:SHOWN]]
         more = f" and {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""
+        remedy = (
+            "for one value against the rest, make a column of that"
+            if positive is not None and len(counts) > 2
+            else "is it the right column?"
+        )
         raise LabelError(
             f"{name} holds {len(counts)} value{'s' * (len(counts) != 1)}, and a classifier needs "
-            f"two: {', '.join(listed)}{more}; is it the right column?"
+            f"two: {', '.join(listed)}{more}; {remedy}"
         )
     # Of equally many, the one that sorts last: 1 rather than 0, "yes" rather than "no".
     rarer = min(reversed(counts), key=lambda label: counts[label])

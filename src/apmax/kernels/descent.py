@@ -115,8 +115,9 @@ def _read_ahead(features, examples, chosen, touched):
     for k in range(chosen.size):
         row = examples[chosen[k]]
         if features.indptr.size:
-            first = min(features.indptr[row], features.data.size - 1)
-            touched[k] = features.data[first] + features.indices[first]
+            first = features.indptr[row]
+            if first < features.data.size:  # else all rows from here on are empty
+                touched[k] = features.data[first] + features.indices[first]
         else:
             touched[k] = features.dense[row, 0]
 
@@ -226,14 +227,14 @@ def _weigh(weights, chosen, out):
 
 
 @kernel
-def run_rounds(features, sizes, positives, negatives, weights, draws, steps, rules, memory):
+def run_rounds(features, positives, negatives, weights, draws, steps, rules, memory):
     """Run one round per row of the draws; return ‖∇̃‖ of the last.
 
-    `sizes` are m and n; of the n − m there may be fewer `negatives`, if no more are drawn.
     `weights` are those of the positives and of the negatives, empty for all ones; their mean
     over the positives is 1.
     """
     (rounds, batch), size = draws.rows.shape, memory.w.size
+    sizes = (positives.size, positives.size + negatives.size)
     s, v, c = np.empty(batch), np.ones(batch), np.empty(batch)  # scores, weights, pulls of rows
     w_plus, w_minus, g1, g2 = np.empty(batch), np.empty(batch), np.empty(batch), np.empty(batch)
     values_plus = slopes_plus = new_side(batch, draws.value_positives.shape[1])

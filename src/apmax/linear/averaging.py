@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from apmax.linear.design import Design
+from apmax.linear.platt import centre_and_spread
 from apmax.validation import Floats
 
 DOUBT = 2.0
@@ -17,7 +18,7 @@ def weigh(scores: Floats, standard: Floats) -> Floats:
     r"""Weights of models by their AP on the same folds, which sum to 1.
 
     With the mean gain ḡ of each over the `standard`, fold by fold, and the standard error of a
-    typical one, the median over all,
+    typical one, the median of those above 0,
 
     .. math:: p_k \propto \exp\frac{\bar g_k - \max_l \bar g_l}{2\,\mathrm{se}}.
 
@@ -40,8 +41,15 @@ def weigh(scores: Floats, standard: Floats) -> Floats:
 
 
 def standardised(design: Design, w: Floats, weight: Floats | None) -> Floats:
-    """w for features as given, with scores of deviation 1 on the design's rows."""
+    """w for features as given, with scores of mean 0 and deviation 1 on the design's rows.
+
+    All zeros if the scores of w are all the same.
+    """
     margins = design.margins(w)
-    mean = np.average(margins, weights=weight)
-    deviation = float(np.sqrt(np.average((margins - mean) ** 2, weights=weight)))
-    return design.unscaled(w) / (deviation or 1.0)
+    share = np.full(margins.size, 1 / margins.size) if weight is None else weight / weight.sum()
+    centre, spread = centre_and_spread(margins, share)
+    if not spread:
+        return np.zeros(w.size)
+    alike = design.unscaled(w) / spread
+    alike[-1] -= centre / spread
+    return alike

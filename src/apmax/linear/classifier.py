@@ -65,9 +65,7 @@ class APClassifier(LinearAPModel):
     schedule : of η and the betas: "constant", "inverse_sqrt", or "linear", under which η falls
         evenly to nothing over `max_iter` rounds and the betas stay; None is "linear" for methods
         that are constant in the paper, and "inverse_sqrt" for those that have that.
-    sampling : "shuffled" reads negatives in the order of one shuffle, from a copy of the rows
-        that the rounds will read, which is faster; "shared" draws them afresh, without a copy;
-        "independent" does so, with a batch each for values and slopes, as in the theory.
+    sampling : "shared" uses one batch for values and slopes, "independent" one for each.
     fit_intercept : whether stochastic scores σ(w·x + b) have a b. AP does not depend on
         it, and `intercept_` always comes from Platt's fit.
     early_stopping : hold out `validation_fraction` of the data, keep the point with the best
@@ -120,7 +118,7 @@ class APClassifier(LinearAPModel):
         beta2: float = 0.01,
         delta: float = 1e-8,
         schedule: str | None = None,
-        sampling: str = "shuffled",
+        sampling: str = "shared",
         fit_intercept: bool = True,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,

@@ -54,7 +54,7 @@ class FoldPath(NamedTuple):
 
 
 class APClassifierCV(LinearAPModel):
-    r"""APClassifier with its anchor and its alpha chosen by cross-validated AP.
+    r"""APClassifier over many alphas and two scales, averaged by cross-validated AP.
 
     For each scale of the features (unit deviation, unit maximum), with AP over the same folds:
 
@@ -66,7 +66,8 @@ class APClassifierCV(LinearAPModel):
 
     Then the paths are run once more on all data, as far as they weigh anything, and the result
     is the weighted mean of these fits and of the folds' fits, all with scores of deviation 1.
-    That is one linear model, and ranks new data better than the best of them.
+    That is one linear model, and on the data of docs/linear.md it ranks better than the best
+    of them, on average.
     ``average=False`` keeps one fit: of the better scale, and of the alpha whose gain over
     logistic regression, fold by fold and less half a standard error, is largest; or logistic
     regression if that is not above 0.
@@ -85,13 +86,14 @@ class APClassifierCV(LinearAPModel):
     Attributes
     ----------
     coef_, intercept_, classes_, n_features_in_, feature_names_in_ : as in APClassifier.
-    alpha_ : the alpha of the one best fit; infinity if that is logistic regression.
+    alpha_ : the alpha of the fit that weighs most; infinity if that is logistic regression.
     C_, scale_ : its anchor's C and scale.
     logistic_scores_ : dict of scale → (n_Cs, n_folds) AP of logistic regression.
-    scores_ : (n_alphas, n_folds) AP along the path of that scale.
+    scores_ : dict of scale → (n_alphas, n_folds) AP along the path.
     weights_ : dict of scale → (1 + n_alphas,), the share of logistic regression and of each
         alpha in the result.
-    n_iter_, status_ : of the fit on all data that weighs most.
+    n_iter_, status_ : the most iterations of a fit on all data that weighs anything, and
+        whether all of them converged.
 
     Examples
     --------
@@ -152,68 +154,51 @@ class APClassifierCV(LinearAPModel):
             name: Anchor(design, float(Cs[int(np.argmax(mean_ap[name]))]))
             for name, design in designs.items()
         }
-        self.scale_ = max(anchors, key=lambda name: mean_ap[name].max())
-        self.C_ = anchors[self.scale_].C
+        best_scale = max(anchors, key=lambda name: mean_ap[name].max())
+        standard = self.logistic_scores_[best_scale][int(np.argmax(mean_ap[best_scale]))]
         if not self.average:
-            anchors = {self.scale_: anchors[self.scale_]}
+            anchors = {best_scale: anchors[best_scale]}
         paths = {
             name: self._over_folds(f"path over alpha, {name}", self._path_of, folds, anchor)
             for name, anchor in anchors.items()
         }
-        self._choose(paths)
-        self._fit_members(data, anchors, paths)
-        return self
-
-    def _choose(self, paths: dict[str, list[FoldPath]]) -> None:
-        """Set `alpha_` and `weights_` by the AP of each path on each fold."""
-        logistic = self.logistic_scores_[self.scale_]
-        standard = logistic[int(np.argmax(logistic.mean(axis=1)))]
         scores = {
             name: np.stack([path.scores for path in of_folds], axis=1)
             for name, of_folds in paths.items()
         }
-        self.scores_ = scores[self.scale_][1:]
-        best = self._best(standard)
-        self.alpha_ = np.inf if best is None else float(self.alphas[best])
-        if self.average:
-            weights = weigh(np.concatenate(list(scores.values())), standard)
-            self.weights_ = dict(zip(scores, np.split(weights, len(scores)), strict=True))
-        else:
-            chosen = 0 if best is None else best + 1
-            self.weights_ = {self.scale_: np.eye(1 + len(self.alphas))[chosen]}
-
-    def _best(self, logistic: Floats) -> int | None:
-        """The alpha whose gain, less its doubt, is largest; None if none is gained."""
-        gains = self.scores_ - logistic
-        folds = gains.shape[1]
-        error = gains.std(axis=1, ddof=1) / np.sqrt(folds) if folds > 1 else 0.0
-        sure = gains.mean(axis=1) - STANDARD_ERRORS * error
-        best = int(np.argmax(sure))
-        return best if sure[best] > 0 else None
+        self.scores_ = {name: each[1:] for name, each in scores.items()}
+        every = np.concatenate(list(scores.values()))
+        weights = weigh(every, standard) if self.average else _all_on_the_surest(every, standard)
+        self.weights_ = dict(zip(scores, np.split(weights, len(scores)), strict=True))
+        self.scale_ = max(self.weights_, key=lambda name: self.weights_[name].max())
+        self.C_ = anchors[self.scale_].C
+        self.alpha_ = float([np.inf, *self.alphas][int(np.argmax(self.weights_[self.scale_]))])
+        self._fit_members(data, anchors, paths)
+        return self
 
     def _fit_members(
         self, data: TrainingSet, anchors: dict[str, Anchor], paths: dict[str, list[FoldPath]]
     ) -> None:
         """Fit on all data what weighs anything, and set the coefficients to the mean."""
         total = np.zeros(data.X.shape[1] + 1)
-        heaviest = max(shares.max() for shares in self.weights_.values())
+        members: list[Minimum] = []
         for name, shares in self.weights_.items():
             if not shares.any():
                 continue
             last = int(np.flatnonzero(shares)[-1])
             for k, found in enumerate(self._path(anchors[name], data, self.alphas[:last])):
-                if shares[k] == heaviest:
-                    self.n_iter_ = max(1, int(found.iterations))
-                    self.status_ = FitStatus(found.converged, found.message)
-                if shares[k] > 0:
-                    of_folds = [path.weights[k] for path in paths[name]] if self.average else []
-                    alike = [
-                        standardised(anchors[name].design, w, data.weight)
-                        for w in (found.w, *of_folds)
-                    ]
-                    total += shares[k] * np.mean(alike, axis=0)
+                if shares[k] == 0:
+                    continue
+                members.append(found)
+                of_folds = [path.weights[k] for path in paths[name]] if self.average else []
+                alike = [
+                    standardised(anchors[name].design, w, data.weight) for w in (found.w, *of_folds)
+                ]
+                total += shares[k] * np.mean(alike, axis=0)
         design = anchors[self.scale_].design
         self._set_coefficients(design, design.scaled(total), data)
+        self.n_iter_ = max(1, *(int(member.iterations) for member in members))
+        self.status_ = _status_of(members)
         if not self.status_.converged:
             warnings.warn(
                 f"{self.status_.message}: raise max_iter or tol, or leave out the smallest alphas",
@@ -303,6 +288,25 @@ class APClassifierCV(LinearAPModel):
                 f"`alphas` must fall from the largest to the smallest, got {self.alphas!r}: the "
                 "path starts at logistic regression; sort them"
             )
+
+
+def _all_on_the_surest(scores: Floats, standard: Floats) -> Floats:
+    """All weight on the gain that, less its doubt, is largest; on the first if none is above 0."""
+    gains = scores - standard
+    folds = gains.shape[1]
+    error = gains.std(axis=1, ddof=1) / np.sqrt(folds) if folds > 1 else 0.0
+    sure = gains.mean(axis=1) - STANDARD_ERRORS * error
+    sure[0] = 0.0  # the logistic regression that gains are measured against
+    weights = np.zeros(sure.size)
+    weights[int(np.argmax(sure))] = 1.0
+    return weights
+
+
+def _status_of(members: Sequence[Minimum]) -> FitStatus:
+    others = [member for member in members if not member.converged]
+    if not others:
+        return FitStatus(True, members[-1].message)
+    return FitStatus(False, f"{len(others)} of {len(members)} fits: {others[-1].message}")
 
 
 def _logistic_scores(fold: Fold, like: Design, Cs: Sequence[float]) -> Floats:

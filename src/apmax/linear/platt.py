@@ -15,6 +15,7 @@ LEAST_SLOPE = float(np.exp(-10))
 ITERATIONS, HALVINGS = 100, 30
 SAMPLE = 2048
 """Examples of a class from which the first steps are taken, where there are many more."""
+ROUNDING = 64 * np.finfo(np.float64).eps
 LEAST_DECREASE = 1e-14
 """Of the log-loss in a step: what rounding makes of smaller ones is not a decrease."""
 
@@ -28,10 +29,9 @@ def platt(
     plus = total * float(share[positive].sum())
     minus = total * float(share[~positive].sum())
     targets = 1 / (minus + 2), (plus + 1) / (plus + 2)
-    centre = float(share @ margins)
-    spread = float(np.sqrt(share @ (margins - centre) ** 2))
-    unit = spread if spread > 0 else 1.0
-    z = (margins - centre) / unit
+    centre, spread = centre_and_spread(margins, share)
+    unit = spread or 1.0
+    z = (margins - centre) / unit if spread else np.zeros(margins.size)
     prior = np.log((plus + 1) / (minus + 1))
     start = np.array([1.0, prior])
     if z.size > 4 * SAMPLE:
@@ -42,6 +42,13 @@ def platt(
         a, b = _newton(z, positive, share, targets, start, free=1)
     slope = float(a) / unit
     return slope, float(b) - slope * centre
+
+
+def centre_and_spread(margins: Floats, share: Floats) -> tuple[float, float]:
+    """Mean and deviation; a deviation that is but rounding is 0."""
+    centre = float(share @ margins)
+    spread = float(np.sqrt(share @ (margins - centre) ** 2))
+    return centre, spread if spread > ROUNDING * np.abs(margins).max() else 0.0
 
 
 def _sample(z: Floats, positive: Mask, share: Floats) -> tuple[Floats, Mask, Floats]:

@@ -112,7 +112,6 @@ def run_stochastic(fit: Fit) -> Outcome:
         sampling=model.sampling,
         rng=rng,
         fade_over=settings.max_iter if fades else None,
-        most_rounds=settings.max_iter,
     )
     if checkpoint is not None and checkpoint.saved is not None:
         ended = restore_fit(checkpoint.path, checkpoint.saved, run, history)

@@ -66,7 +66,6 @@ class StochasticRun:
         sampling: str,
         rng: np.random.Generator,
         fade_over: int | None = None,
-        most_rounds: int | None = None,
         draws: Callable[[int], Any] | None = None,
     ) -> None:
         from apmax.kernels.descent import NEVER, Memory
@@ -75,21 +74,20 @@ class StochasticRun:
         self.first_values = (learning_rate, beta0, beta1)
         self.fade_over = fade_over
         self.rng = rng
-        self.sampling = SAMPLING.choose(sampling)
+        self.shared = SAMPLING.choose(sampling)
         self.batch = (positives_per_batch, negatives_per_batch)
         self.draws = draws or self._draw
         self.positives = np.flatnonzero(positive)
         self.negatives = np.flatnonzero(~positive)
-        self.sizes = (self.positives.size, positive.size)
         self.weights = (ALL_ONES, ALL_ONES)
         if weight is not None:
             weight = weight / weight[positive].mean()
             self.weights = (weight[self.positives], weight[self.negatives])
-        box = self._box(surrogate, gamma)
-        if self.sampling.shuffled:
-            design = self._in_order(design, most_rounds)
         self.features = _features(design)
-        self.rules = _rules(method, surrogate, gamma, box, beta2, delta, penalty, fit_intercept)
+        self.rules = _rules(
+            method, surrogate, gamma, self._box(surrogate, gamma), beta2, delta, penalty,
+            fit_intercept,
+        )  # fmt: skip
         size, m = design.parameters, self.positives.size
         self.memory = Memory(
             w=np.array(w, dtype=np.float64),
@@ -144,7 +142,6 @@ class StochasticRun:
         steps = Steps(self.rounds, eta, beta0, beta1, self.log_decay)
         self.gradient_norm = run_rounds(
             self.features,
-            self.sizes,
             self.positives,
             self.negatives,
             self.weights,
@@ -178,39 +175,14 @@ class StochasticRun:
                 distinct(self.negatives.size, self.batch[1]),
             )
 
-        if self.sampling.shuffled:
-            rows, negatives = distinct(self.positives.size, self.batch[0]), self._next(rounds)
-        else:
-            rows, negatives = both()
-        if self.sampling.shared:
+        rows, negatives = both()
+        if self.shared:
             return Draws(True, rows, rows, negatives, rows, negatives)
         return Draws(False, rows, *both(), *both())
 
-    def _in_order(self, design: Design, most_rounds: int | None) -> Design:
-        """A copy of the rows that will be read, in the order in which they will be.
-
-        Memory is read several times as fast that way. There are no more rows than the rounds
-        can read, and never more than there are.
-        """
-        available, size = self.negatives.size, self.batch[1]
-        count = available if most_rounds is None else min(available, most_rounds * size)
-        self.order = self.rng.choice(available, count, replace=False)
-        rows = np.concatenate([self.positives, self.negatives[self.order]])
-        m = self.positives.size
-        self.positives, self.negatives = np.arange(m), np.arange(m, rows.size)
-        plus, minus = self.weights
-        self.weights = (plus, minus[self.order] if minus.size else minus)
-        return design.of(_with_short_indices(design.X)[rows])
-
-    def _next(self, rounds: int) -> Rows:
-        """Places of the next negatives in their order, which begins anew at its end."""
-        first, size = self.rounds * self.batch[1], self.batch[1]
-        places = np.arange(first, first + rounds * size) % self.negatives.size
-        return places.reshape(rounds, size)
-
     def _box(self, surrogate: Surrogate, gamma: float) -> Box:
         """Ω for weighted examples: the bounds C and M times the least and the mean weight."""
-        m, n = self.sizes
+        m, n = int(self.positives.size), int(self.positives.size + self.negatives.size)
         box = Box.of(surrogate, gamma, m=m, n=n)
         plus, minus = self.weights
         if not plus.size:
@@ -218,16 +190,6 @@ class StochasticRun:
         mean = float(plus.sum() + minus.sum()) / n
         least = float(plus[plus > 0].min())
         return Box(top1=box.top1, bottom2=box.bottom2 * least, top2=box.top2 * mean)
-
-
-def _with_short_indices(X: Any) -> Any:
-    """A CSR matrix with int32 indices, where they fit: less to copy and to read."""
-    if not sp.issparse(X) or X.indices.dtype == np.int32:
-        return X
-    if max(X.nnz, *X.shape) > np.iinfo(np.int32).max:
-        return X
-    short = (X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32))
-    return type(X)(short, shape=X.shape)
 
 
 def _features(design: Design) -> Any:

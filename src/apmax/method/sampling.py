@@ -28,23 +28,8 @@ class Draw(NamedTuple):
     slopes: Batch
 
 
-class Sampling(NamedTuple):
-    """How batches are drawn."""
-
-    shared: bool
-    """Whether one batch serves as rows, for g̃ and for ∇g̃; the theory wants three."""
-    shuffled: bool = False
-    """Whether negatives come in the order of one shuffle, pass by pass, and not afresh."""
-
-
-SAMPLING = Registry(
-    "sampling",
-    {
-        "shuffled": Sampling(shared=True, shuffled=True),
-        "shared": Sampling(shared=True),
-        "independent": Sampling(shared=False),
-    },
-)
+SAMPLING = Registry("sampling", {"shared": True, "independent": False})
+"""Whether one batch serves as rows, for g̃ and for ∇g̃; the theory wants three."""
 
 
 def draw_batches(
@@ -58,26 +43,20 @@ def draw_batches(
 ) -> Iterator[Draw]:
     """Endless draws without replacement from `positives` and `negatives` examples.
 
-    ``sampling="shared"`` uses one batch for everything, as practice does. ``"shuffled"`` does
-    so, too, and takes negatives in the order of one shuffle, pass by pass. ``"independent"``
-    draws afresh for 𝓑_t, for g̃ and for ∇g̃, as the theorems assume.
+    ``sampling="shared"`` uses one batch for everything, as practice does.
+    ``"independent"`` draws afresh for 𝓑_t, for g̃ and for ∇g̃, as the theorems assume.
     """
-    shared, shuffled = SAMPLING.choose(sampling)
+    shared = SAMPLING.choose(sampling)
     _check_size(positives_per_batch, "positives_per_batch", positives, min(positives, 2))
     _check_size(negatives_per_batch, "negatives_per_batch", negatives, min(negatives, 1))
 
-    order = rng.permutation(negatives) if shuffled else None
-    taken = np.arange(negatives_per_batch)
-
-    def next_negatives() -> Rows:
-        nonlocal taken
-        if order is None:
-            return rng.choice(max(negatives, 1), negatives_per_batch, replace=False)
-        now, taken = taken, (taken + negatives_per_batch) % max(negatives, 1)
-        return order[now]
-
     def batch() -> Batch:
-        return Batch(rng.choice(positives, positives_per_batch, replace=False), next_negatives())
+        return Batch(
+            rng.choice(positives, positives_per_batch, replace=False),
+            rng.choice(negatives, negatives_per_batch, replace=False)
+            if negatives
+            else np.empty(0, dtype=np.int64),
+        )
 
     def endless() -> Iterator[Draw]:
         while True:

@@ -1,38 +1,83 @@
-"""What of new rows a model cannot use, because its training data had nothing like it."""
+"""What of a table a model cannot use: in training, and in new rows unlike those of training."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from apmax.pipeline.encoder import MISSING, OTHER, Column, TableEncoder, is_understood
+from apmax.pipeline.encoder import MISSING, ORDERS, OTHER, Column, TableEncoder, is_understood
 
 ENOUGH = 0.5
-"""Of a column's values that are understood; fewer are worth a word."""
+"""Of a column's values that are understood; fewer are worth a word. Where rare words were usual
+in training, all have to be new."""
 FEW = 20
 """Rows that may all have rare categories by chance."""
 
-WANTED = {"number": "no number", "date": "no date as in training", "category": "a new category"}
+FOUND = {"number": "no number", "date": "no date as in training", "category": "a new category"}
 
 
 def unusable_columns(encoder: TableEncoder, frame: Any) -> list[str]:
-    """A sentence for each column most of which the model does not understand."""
+    """A sentence for each column of which the model understands too little."""
+    if not len(frame):
+        return []
     values = {str(name): frame[name] for name in frame.columns}
     notes = (_note(column, values[column.name]) for column in encoder.columns)
     return [note for note in notes if note]
 
 
+def notes_on_training(X: Any) -> list[str]:
+    """A sentence for each column of which something is not used; none if X is no table."""
+    if not hasattr(X, "columns"):
+        return []
+    columns = TableEncoder.fit(X).columns
+    notes = (_training_note(column, X[name]) for column, name in zip(columns, X, strict=True))
+    return [note for note in notes if note]
+
+
+def _training_note(column: Column, values: Any) -> str:
+    known = values.dropna()
+    if column.kind != "category":
+        unknown = len(known) - int(is_understood(column, known).sum())
+        return _count_note(column, unknown, len(known)) if unknown else ""
+    if _real(column):
+        return ""
+    return (
+        f"{column.name!r} is text that hardly ever repeats, and is not used; if it should be "
+        "numbers, write them plainly, as 1234.5"
+    )
+
+
 def _note(column: Column, values: Any) -> str:
     known = values.dropna()
     if not len(known):
-        expected = column.has_missing or MISSING in column.categories
-        return "" if expected else f"{column.name!r} is empty, which it never was in training"
+        return (
+            ""
+            if column.has_missing
+            else f"{column.name!r} is empty, which it never was in training"
+        )
+    if column.kind == "category" and not _real(column):
+        return ""  # it was of no use in training, either
     unknown = len(known) - int(is_understood(column, known).sum())
+    if unknown and column.order in ORDERS[1:]:
+        other = ORDERS[3 - ORDERS.index(column.order)]
+        if is_understood(replace(column, order=other), known).all():
+            return (
+                f"{column.name!r}: the dates seem to be {other}, and in training they were "
+                f"{column.order}: {unknown:,} of {len(known):,} count as missing, and others are "
+                "misread; write them as year-month-day"
+            )
     rare_is_usual = OTHER in column.categories
     enough = max(FEW, len(known)) - 1 if rare_is_usual else ENOUGH * len(known)
-    if unknown <= enough:
-        return ""
-    as_what = "missing" if column.kind != "category" else "rare" if rare_is_usual else "none"
-    return (
-        f"{column.name!r}: {unknown:,} of {len(known):,} values are {WANTED[column.kind]}, and "
-        f"count as {as_what}"
-    )
+    return _count_note(column, unknown, len(known)) if unknown > enough else ""
+
+
+def _count_note(column: Column, unknown: int, known: int) -> str:
+    rare_is_usual = OTHER in column.categories
+    use = "tell nothing"
+    if column.kind != "category" or rare_is_usual:
+        use = "count as rare" if rare_is_usual else "count as missing"
+    return f"{column.name!r}: {unknown:,} of {known:,} values are {FOUND[column.kind]}, and {use}"
+
+
+def _real(column: Column) -> set[str]:
+    return {*column.categories} - {OTHER, MISSING}

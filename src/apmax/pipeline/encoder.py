@@ -23,8 +23,13 @@ MISSING, OTHER = "(missing)", "(other)"
 ORDERS = ("year-month-day", "month-day-year", "day-month-year")
 YEAR_FIRST = r"^\s*(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)"
 YEAR_LAST = r"^\s*(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})(?!\d)"
-DATE_SHARE = 0.95
-"""Of a text column's values that must be dates for it to be a column of dates."""
+SHARE = 0.95
+"""Of a text column's values that must be dates, or numbers, for it to be a column of them."""
+LEVELS = 20
+"""Different values up to which numbers among words are names of categories."""
+MARKERS = ("-", "--", ".", "na", "n.a.", "none", "missing", "unknown", "#div/0!")
+"""Words that mean, among numbers, that there is none; as words of their own they are kept."""
+SAMPLE = 200
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class Column:
 
     def features(self) -> list[str]:
         """Names of the features that this column becomes."""
-        missing = [f"{self.name} {MISSING}"] if self.has_missing else []
+        missing = [f"{self.name} {MISSING}"] if self.has_missing else []  # of categories it is one
         if self.kind == "number":
             return [self.name, *missing]
         if self.kind == "date":
@@ -133,8 +138,9 @@ def _checked_column(one: dict[str, Any]) -> Column:
 
 def _learn(name: str, values: Any) -> Column:
     known = values.dropna()
-    order = "" if _is_number(known) else _date_order(known)
-    if order or _is_number(known):
+    is_number = _is_number(known) or _is_mostly_numbers(known)
+    order = "" if is_number else _date_order(known)
+    if order or is_number:
         numbers = _years(_as_dates(values, order)) if order else _numbers(values)
         finite = numbers[np.isfinite(numbers)]
         # Halves, since of an even number the two in the middle are added.
@@ -146,7 +152,9 @@ def _learn(name: str, values: Any) -> Column:
     kept = often.sort_values(ascending=False, kind="stable").index[:MOST_CATEGORIES].tolist()
     if len(kept) < len(counts):
         kept.append(OTHER)
-    return Column(name, "category", categories=[str(category) for category in kept])
+    gaps = len(known) < len(values)
+    categories = [str(category) for category in kept]
+    return Column(name, "category", has_missing=gaps, categories=categories)
 
 
 def _encode(column: Column, values: Any) -> sp.csr_matrix:
@@ -213,6 +221,17 @@ def _is_number(known: Any) -> bool:
     return isinstance(known.iloc[0], Decimal)
 
 
+def _is_mostly_numbers(known: Any) -> bool:
+    """Whether text is numbers, of many values, but for a few words."""
+    if not isinstance(known.iloc[0], str):
+        return False
+    for part in (known.iloc[:SAMPLE], known):
+        numbers = part[~part.astype(str).str.strip().str.casefold().isin(MARKERS)]
+        if not len(numbers) or np.isfinite(_numbers(numbers)).mean() < SHARE:
+            return False
+    return bool(known.nunique() > LEVELS)
+
+
 def _date_order(known: Any) -> str:
     """The order of a date's parts if the column is one of dates, else nothing.
 
@@ -228,10 +247,10 @@ def _date_order(known: Any) -> str:
     for order in ORDERS:
         if order != ORDERS[0] and not _may_be(known, order):
             continue
-        sample = known.iloc[:200]
-        if _as_dates(sample, order).notna().mean() < DATE_SHARE:
+        sample = known.iloc[:SAMPLE]
+        if _as_dates(sample, order).notna().mean() < SHARE:
             continue
-        if _as_dates(known, order).notna().mean() >= DATE_SHARE:
+        if _as_dates(known, order).notna().mean() >= SHARE:
             return order
     return ""
 
@@ -250,9 +269,15 @@ def _as_dates(values: Any, order: str) -> Any:
     if pd.api.types.is_datetime64_any_dtype(values):
         return pd.to_datetime(values, utc=True).dt.tz_localize(None)
     text = values.astype("object").where(values.notna(), "").astype(str)
-    parts = text.str.extract(YEAR_FIRST if order == ORDERS[0] else YEAR_LAST).astype(float)
-    names = dict(enumerate(order.split("-")))
-    return pd.to_datetime(parts.rename(columns=names), errors="coerce")
+    dates = _parsed(text, YEAR_FIRST, ORDERS[0])  # which is never in doubt
+    return dates if order == ORDERS[0] else dates.fillna(_parsed(text, YEAR_LAST, order))
+
+
+def _parsed(text: Any, pattern: str, order: str) -> Any:
+    import pandas as pd
+
+    parts = text.str.extract(pattern).astype(float)
+    return pd.to_datetime(parts.set_axis(order.split("-"), axis=1), errors="coerce")
 
 
 def _years(dates: Any) -> Any:

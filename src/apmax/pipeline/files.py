@@ -18,14 +18,10 @@ from apmax.validation import Floats
 FORMATS = (".csv", ".tsv", ".parquet")
 
 
-def predictions(log_odds: Floats, model: Model) -> dict[str, list[Any]]:
-    """Probability, log-odds and label of every row."""
+def predictions(log_odds: Floats, model: Model) -> dict[str, Any]:
+    """Arrays of the probability, log-odds and label of every row."""
     label = np.where(log_odds >= 0, model.positive, model.negative)
-    return {
-        "probability": expit(log_odds).tolist(),
-        "log_odds": log_odds.tolist(),
-        "label": label.tolist(),
-    }
+    return {"probability": expit(log_odds), "log_odds": log_odds, "label": label}
 
 
 def write_predictions(log_odds: Floats, model: Model, path: Path | None) -> None:

@@ -21,7 +21,7 @@ NO_POINTS = np.empty(0, dtype=np.int64)
 class FewSigmoidSums:
     """Logistic, pair by pair in a compiled loop: faster than a mesh where pairs are few."""
 
-    MOST_PAIRS = 1 << 19
+    MOST_PAIRS, MOST_EXAMPLES = 1 << 18, 1 << 14
 
     def __init__(self, examples: Examples, gamma: float) -> None:
         self.gamma = gamma
@@ -40,8 +40,8 @@ class FewSigmoidSums:
 
         with np.errstate(over="ignore"):
             near = gamma * (np.float64(examples.high) - examples.low) <= MOST_APART
-        m = np.count_nonzero(examples.positive)
-        return bool(near and m * examples.scores.size <= cls.MOST_PAIRS)
+        m, n = np.count_nonzero(examples.positive), examples.scores.size
+        return bool(near and m * n <= cls.MOST_PAIRS and n <= cls.MOST_EXAMPLES)
 
     def rows(self) -> RowSums:
         """Sums over the examples, one per row."""
