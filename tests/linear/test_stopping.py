@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from tests.linear.six_features import SMALL, N, X, Y
 
-from apmax import APClassifier, errors
+from apmax import APClassifier, errors, surrogate_ap
 from apmax.linear.design import Design
 from apmax.linear.history import History, Watched
 
@@ -151,3 +151,12 @@ def test_warm_start_with_other_features_is_refused() -> None:
     model = APClassifier(warm_start=True).fit(X, Y)
     with pytest.raises(errors.ParameterError, match="6 features and X has 3"):
         model.fit(X[:, :3], Y)
+
+
+@pytest.mark.parametrize("surrogate", ["squared_hinge", "logistic"])
+@pytest.mark.parametrize("weight", [None, np.arange(1.0, N + 1)], ids=["plain", "weighted"])
+def test_the_history_starts_at_the_surrogate_of_equal_scores(surrogate: str, weight: Any) -> None:
+    model = APClassifier("soap-sgd", surrogate=surrogate, max_iter=500, random_state=0)
+    first = model.fit(X, Y, sample_weight=weight).history_["surrogate_ap"][0]
+    exact = surrogate_ap(np.full(N, 0.5), Y, surrogate=surrogate, sample_weight=weight)
+    assert first == pytest.approx(exact.value, rel=1e-9)

@@ -78,7 +78,8 @@ def find_layout(file: Path, header: bool | None, *, tab: bool) -> Layout:
         header = looks_like_header(cells)
     names = column_names(cells if header else [""] * len(cells))
     comma = separator == ";" and DECIMAL_COMMA.search(text) and not DECIMAL_POINT.search(text)
-    return Layout(separator, names, header, f"{separator} " in text, "," if comma else ".", quote)
+    blank = " " in text and f"{separator} " in text  # the first is found, or not, at once
+    return Layout(separator, names, header, blank, "," if comma else ".", quote)
 
 
 def _start_of_text(text: str) -> int:
@@ -156,7 +157,7 @@ def _count_outside_quotes(file: Path, separator: str) -> int:
 def _find_separator(text: str) -> str:
     """The one that cuts the first rows into as many cells each, and into most."""
     best, most = ",", 1
-    for separator in SEPARATORS:
+    for separator in filter(text.__contains__, SEPARATORS):
         widths = set(map(len, _first_rows(text, separator)))
         if len(widths) == 1 and max(widths) > most:
             best, most = separator, max(widths)

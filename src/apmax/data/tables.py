@@ -164,7 +164,7 @@ def _parse_as_quoted(
     if layout.quote == "'":
         with contextlib.suppress(pandas.errors.ParserError, pandas.errors.ParserWarning):
             frame = _parse(file, layout, text, pandas)
-            if not any(_holds_newlines_or_quotes(frame[name]) for name in frame):
+            if not any(_holds_newlines_or_quotes(frame[name]) for name in _words_of(frame)):
                 return frame, layout
     layout = layout._replace(quote='"')
     return _parse(file, layout, text, pandas), layout
@@ -172,7 +172,7 @@ def _parse_as_quoted(
 
 def _holds_newlines_or_quotes(column: Any) -> bool:
     """As cells do where an apostrophe has swallowed the rows up to the next one."""
-    return bool(column.dtype.kind == "O" and column.astype(str).str.contains('[\n"]').any())
+    return bool(column.astype(str).str.contains('[\n"]').any())
 
 
 def _parse(file: Path, layout: Layout, text: Collection[str], pandas: Any) -> Any:
@@ -223,9 +223,7 @@ def _check_shape(file: Path, last: Any, layout: Layout) -> None:
 
 def _tidied(frame: Any, text: Collection[str], pandas: Any) -> Any:
     """Text without the blanks and single quotes around it, and numbers where that shows them."""
-    for name, dtype in list(frame.dtypes.items()):
-        if dtype.kind != "O":  # which text is, too
-            continue
+    for name, dtype in _words_of(frame).items():
         column = frame[name]
         kind = pandas.api.types.infer_dtype(column) if isinstance(dtype, np.dtype) else "string"
         if kind == "integer":  # which pandas keeps as objects if they need more than 64 bits
@@ -238,6 +236,11 @@ def _tidied(frame: Any, text: Collection[str], pandas: Any) -> Any:
             clean = clean if name in text else _as_numbers(clean, pandas)
             frame[name] = pandas.api.extensions.take(clean.array, codes, allow_fill=True)
     return frame
+
+
+def _words_of(frame: Any) -> dict[str, Any]:
+    """Columns of objects, as those of text are, with their types."""
+    return {name: dtype for name, dtype in frame.dtypes.items() if dtype.kind == "O"}
 
 
 def _without_edges(word: str) -> str | None:

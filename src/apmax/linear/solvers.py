@@ -172,16 +172,18 @@ def _rounds_per_record(run: StochasticRun, fit: Fit) -> int:
 def _record(run: StochasticRun, fit: Fit) -> bool:
     """Add where the run is to the history; True if it is time to stop."""
     margins = fit.design.margins(run.w)
-    exact = surrogate_ap(
-        expit(margins),
-        fit.train.positive,
-        surrogate=fit.settings.surrogate,
-        gamma=fit.settings.gamma,
-        sample_weight=fit.train.weight,
-    )
-    return fit.history.record(
-        run.rounds, run.w.copy(), exact.value, float(run.gradient_norm), margins
-    )
+    positive, weight = fit.train.positive, fit.train.weight
+    if run.w.any():
+        value = surrogate_ap(
+            expit(margins),
+            positive,
+            surrogate=fit.settings.surrogate,
+            gamma=fit.settings.gamma,
+            sample_weight=weight,
+        ).value
+    else:  # all pairs are alike: every precision is the share of positives
+        value = float(np.average(positive, weights=weight))
+    return fit.history.record(run.rounds, run.w.copy(), value, float(run.gradient_norm), margins)
 
 
 def _diverged(rounds: int, settings: Settings) -> FitStatus:
