@@ -296,7 +296,7 @@ def test_ctrl_c_while_the_report_is_written_tells_of_the_model(
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("apmax.cli.training._write_report", interrupted)
+    monkeypatch.setattr("apmax.cli.training.report_on", interrupted)
     command = "--quiet train loans.csv --target last --solver lbfgs -o m.apmax --report r.html"
     result = run(*shlex.split(command), fails=True)
     assert result.exit_code == 130

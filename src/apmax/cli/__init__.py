@@ -14,7 +14,7 @@ import sys
 from typing import Annotated
 
 from apmax._version import __version__
-from apmax.cli import comparing, demonstrating, fetching, paper, paper_deep, training
+from apmax.cli import comparing, demonstrating, fetching, paper, paper_deep, training, using
 from apmax.cli.console import Settings
 
 app = typer.Typer(
@@ -52,10 +52,10 @@ def options(
 
 app.command("demo")(demonstrating.demo)
 app.command("train")(training.train)
-app.command("evaluate")(training.evaluate)
-app.command("predict")(training.predict)
+app.command("evaluate")(using.evaluate)
+app.command("predict")(using.predict)
 app.command("compare")(comparing.compare)
-app.command("report")(training.report)
+app.command("report")(using.report)
 app.add_typer(fetching.app, name="data")
 paper.app.command("table4")(paper_deep.table4)
 app.add_typer(paper.app, name="paper")

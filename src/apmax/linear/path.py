@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold, check_cv
 
 from apmax.errors import ParameterError
-from apmax.linear.averaging import standardised, weigh
+from apmax.linear.averaging import all_on_the_surest, standardised, weigh
 from apmax.linear.base import LinearAPModel, TrainingSet
 from apmax.linear.design import SCALES, Design, make_design
 from apmax.linear.full_batch import (
@@ -28,8 +28,6 @@ from apmax.validation import Floats, check_count, check_gamma, check_real
 
 DEFAULT_ALPHAS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 DEFAULT_CS = tuple(np.logspace(-4, 4, 10).tolist())
-STANDARD_ERRORS = 0.5
-"""How many of them a gain must exceed: choices within the noise stay near logistic regression."""
 
 
 class Fold(NamedTuple):
@@ -168,7 +166,7 @@ class APClassifierCV(LinearAPModel):
         }
         self.scores_ = {name: each[1:] for name, each in scores.items()}
         every = np.concatenate(list(scores.values()))
-        weights = weigh(every, standard) if self.average else _all_on_the_surest(every, standard)
+        weights = weigh(every, standard) if self.average else all_on_the_surest(every, standard)
         self.weights_ = dict(zip(scores, np.split(weights, len(scores)), strict=True))
         self.scale_ = max(self.weights_, key=lambda name: self.weights_[name].max())
         self.C_ = anchors[self.scale_].C
@@ -288,18 +286,6 @@ class APClassifierCV(LinearAPModel):
                 f"`alphas` must fall from the largest to the smallest, got {self.alphas!r}: the "
                 "path starts at logistic regression; sort them"
             )
-
-
-def _all_on_the_surest(scores: Floats, standard: Floats) -> Floats:
-    """All weight on the gain that, less its doubt, is largest; on the first if none is above 0."""
-    gains = scores - standard
-    folds = gains.shape[1]
-    error = gains.std(axis=1, ddof=1) / np.sqrt(folds) if folds > 1 else 0.0
-    sure = gains.mean(axis=1) - STANDARD_ERRORS * error
-    sure[0] = 0.0  # the logistic regression that gains are measured against
-    weights = np.zeros(sure.size)
-    weights[int(np.argmax(sure))] = 1.0
-    return weights
 
 
 def _status_of(members: Sequence[Minimum]) -> FitStatus:
