@@ -153,7 +153,7 @@ def _read_text(file: Path, layout: Layout, text: Collection[str]) -> Any:
         raise FileFormatError(
             f"{file} is no UTF-8 text: found the byte {found}; save it as UTF-8"
         ) from None
-    _check_shape(file, frame.iloc[:, -1], layout)
+    _check_shape(file, frame, layout)
     return _tidied(frame, text, pandas)
 
 
@@ -206,19 +206,23 @@ def _parse(file: Path, layout: Layout, text: Collection[str], pandas: Any) -> An
                 return pandas.read_csv(source, low_memory=False, **options)
 
 
-def _check_shape(file: Path, last: Any, layout: Layout) -> None:
+def _check_shape(file: Path, frame: Any, layout: Layout) -> None:
     """Find what pandas lets pass: a table without rows, and rows that are too short."""
     columns = len(layout.names)
-    if last.size == 0:
+    if len(frame) == 0:
         raise FileFormatError(f"{file} holds the names of {columns} columns but no rows")
     # Short rows are filled up, so the last column tells whether there can be any.
-    if columns > 1 and last.hasnans:
-        short = find_short_row(file, layout, last.size)
+    if columns > 1 and _has_gaps(frame.iloc[:, -1]):
+        short = find_short_row(file, layout, len(frame))
         if short is not None:
             raise FileFormatError(
                 f"{file}, line {short.line}: {short.cells} cells, expected {columns}: leave cells "
                 "empty for what is missing, but keep their separators"
             )
+
+
+def _has_gaps(column: Any) -> bool:
+    return column.dtype.kind not in "iub" and bool(column.hasnans)
 
 
 def _tidied(frame: Any, text: Collection[str], pandas: Any) -> Any:
