@@ -459,6 +459,10 @@ def test_training_tells_what_it_does_not_use(folder: Path) -> None:
     plain = run("train", "loans.csv", "--target", "defaulted", "-o", "p.apmax", "--solver", "lbfgs")
     assert plain.stderr == ""
     assert "income" in load_model(Path("m.apmax")).feature_names()
+    pd.read_csv("new-loans.csv").assign(city="Bonn", code="x").to_csv("drifted.csv", index=False)
+    options = ["--target", "defaulted", "--test", "drifted.csv", "-o", "m.apmax"]
+    notes = as_json("train", "odd.csv", *options, "--solver", "lbfgs")["notes"]
+    assert [note.split()[0] for note in notes] == ["'income':", "'code'", "'city':"]
 
 
 def test_data_without_labels_are_for_predict(folder: Path) -> None:

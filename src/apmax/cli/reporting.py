@@ -24,6 +24,12 @@ def noted(settings: Settings, notes: list[str]) -> list[str]:
     return notes
 
 
+def log_odds_of(settings: Settings, model: Model, dataset: Dataset) -> tuple[Any, list[str]]:
+    """Of each row, and a note for each column that the model cannot use."""
+    scores = model.log_odds(dataset.X)
+    return scores, noted(settings, model.doubts(dataset.X))
+
+
 def labels_of(dataset: Dataset) -> Any:
     """The mask of positives, which the command cannot do without."""
     if dataset.y is None:

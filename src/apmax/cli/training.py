@@ -19,7 +19,7 @@ from apmax.cli.console import (
     stop,
 )
 from apmax.cli.options import Data, Positive, ReportFile, Seed, Target, check_target
-from apmax.cli.reporting import labels_of, noted, report_on
+from apmax.cli.reporting import labels_of, log_odds_of, noted, report_on
 from apmax.metrics import average_precision
 
 if TYPE_CHECKING:  # what takes long to import is imported by the command that needs it
@@ -58,7 +58,6 @@ def train(
     settings: Settings = context.obj
     with one_line_errors(settings):
         from apmax.data.files import load
-        from apmax.pipeline.drift import notes_on_training
         from apmax.pipeline.storage import save_model
         from apmax.pipeline.training import train as train_model
 
@@ -66,14 +65,14 @@ def train(
         dataset = load(data, target=target, positive=positive)
         check_target(dataset)
         learnt, tested = _parts(dataset, test, seed)
-        noted(settings, notes_on_training(learnt.X))
         start = time.perf_counter()
         kept = None if checkpoint is None else checkpoint / "to-test"
         with progress(settings, "training") as advance:
             trained = train_model(
                 learnt, solver=solver, seed=seed, checkpoint=kept, on_progress=advance
             )
-        scores = trained.model.log_odds(tested.X)
+        scores, doubts = log_odds_of(settings, trained.model, tested)
+        notes = noted(settings, list(trained.notes)) + doubts
         ap = average_precision(labels_of(tested), scores)
         facts = {"test_ap": ap, "test_rows": int(tested.X.shape[0]), "command": command_line()}
         trained = trained.with_facts(facts)
@@ -94,11 +93,12 @@ def train(
                 whole = replace(trained, interrupted=True)
             else:
                 save_model(whole.model, out)
-        _tell_training(settings, whole, tested, ap, out, time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        _tell_training(settings, whole, tested, ap, out, seconds, notes)
         if report is not None:
             note = "" if test else f"of a model of {learnt.X.shape[0]:,} rows; the file has all"
             name = (test or data).name  # the rows that the report is about
-            report_on(settings, report, name, trained.model, tested, scores, trained, note)
+            report_on(settings, report, name, trained.model, tested, scores, trained, note, notes)
         if interrupted:
             stop(settings)
 
@@ -115,8 +115,9 @@ def _parts(dataset: Dataset, test: Path | None, seed: int) -> tuple[Dataset, Dat
 
 
 def _tell_training(
-    settings: Settings, trained: Trained, tested: Dataset, ap: float, out: Path, seconds: float
-) -> None:
+    settings: Settings, trained: Trained, tested: Dataset, ap: float, out: Path, seconds: float,
+    notes: list[str],
+) -> None:  # fmt: skip
     from apmax.pipeline.training import strongest_features
 
     y = labels_of(tested)
@@ -131,7 +132,7 @@ def _tell_training(
         {
             "model": str(out), "test_ap": ap, "test_prevalence": float(y.mean()),
             "seconds": seconds, "positive": model.positive, "negative": model.negative,
-            "strongest_features": dict(strongest), **model.facts,
+            "strongest_features": dict(strongest), **model.facts, "notes": notes,
         },
     )  # fmt: skip
     ended = "stopped" if trained.interrupted else trained.status

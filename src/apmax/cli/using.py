@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from scipy.special import expit
 
 from apmax.cli.console import Settings, check_writable, make_table, one_line_errors
 from apmax.cli.options import Data, ModelFile, Positive, ReportFile, Target, check_target
-from apmax.cli.reporting import labels_of, noted, report_on
+from apmax.cli.reporting import labels_of, log_odds_of, report_on
 from apmax.errors import ParameterError, UnknownNameError
 from apmax.metrics import average_precision
 
@@ -40,7 +40,7 @@ def evaluate(
         check_writable(report, read=[model, data])
         trained = load_model(model)
         dataset = _labelled(trained, data, target, positive)
-        scores, notes = _log_odds(settings, trained, dataset)
+        scores, notes = log_odds_of(settings, trained, dataset)
         y = labels_of(dataset)
         ap = average_precision(y, scores)
         points = operating_points(Scored(model.name, y, scores, scale="log-odds"))
@@ -96,7 +96,7 @@ def predict(
         check_output(out)
         trained = load_model(model)
         dataset = load(data, target=False, text=trained.words())
-        log_odds, notes = _log_odds(settings, trained, dataset)
+        log_odds, notes = log_odds_of(settings, trained, dataset)
         if out is None and settings.as_json:
             columns = predictions(log_odds, trained).items()
             told = {name: values.tolist() for name, values in columns}
@@ -129,7 +129,7 @@ def report(
         check_writable(out, read=[model, data])
         trained = load_model(model)
         dataset = _labelled(trained, data, target, positive)
-        scores, notes = _log_odds(settings, trained, dataset)
+        scores, notes = log_odds_of(settings, trained, dataset)
         report_on(settings, out, data.name, trained, dataset, scores, doubts=notes)
         if settings.as_json:
             settings.show(make_table(""), {"report": str(out)})
@@ -155,9 +155,3 @@ def _labelled(model: Model, data: Path, target: str | None, positive: str | None
         ) from None
     check_target(dataset)
     return dataset
-
-
-def _log_odds(settings: Settings, model: Model, dataset: Dataset) -> tuple[Any, list[str]]:
-    """Of each row, and a note for each column that the model cannot use."""
-    scores = model.log_odds(dataset.X)
-    return scores, noted(settings, model.doubts(dataset.X))

@@ -25,12 +25,10 @@ def unusable_columns(encoder: TableEncoder, frame: Any) -> list[str]:
     return [note for note in notes if note]
 
 
-def notes_on_training(X: Any) -> list[str]:
-    """A sentence for each column of which something is not used; none if X is no table."""
-    if not hasattr(X, "columns"):
-        return []
-    columns = TableEncoder.fit(X).columns
-    notes = (_training_note(column, X[name]) for column, name in zip(columns, X, strict=True))
+def unused_in_training(encoder: TableEncoder, frame: Any) -> list[str]:
+    """A sentence for each column of the encoder's own table of which something is not used."""
+    pairs = zip(encoder.columns, frame, strict=True)
+    notes = (_training_note(column, frame[name]) for column, name in pairs)
     return [note for note in notes if note]
 
 

@@ -26,6 +26,7 @@ from apmax.linear.path import APClassifierCV
 from apmax.linear.settings import FULL_BATCH
 from apmax.method.table import METHODS
 from apmax.metrics import average_precision
+from apmax.pipeline.drift import unused_in_training
 from apmax.pipeline.encoder import TableEncoder
 from apmax.pipeline.model import Model
 from apmax.registry import Registry
@@ -44,6 +45,8 @@ class Trained:
     model: Model
     estimator: Any
     interrupted: bool = False
+    notes: tuple[str, ...] = ()
+    """What of the training data is not used: a sentence each."""
 
     @property
     def history(self) -> dict[str, Floats] | None:
@@ -140,7 +143,8 @@ def train(
             "status": str(best.status_),
         },
     )
-    return Trained(model, best, interrupted)
+    notes = [] if encoder is None else unused_in_training(encoder, dataset.X)
+    return Trained(model, best, interrupted, tuple(notes))
 
 
 def hold_out(dataset: Dataset, *, seed: int = 0, share: float = 0.2) -> tuple[Dataset, Dataset]:
