@@ -1,0 +1,155 @@
+"""What files may hold, which label is meant, and what is told of what is not used."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from benchmarks.datasets import data_folder
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import MaxAbsScaler
+from tests.cli.loans import as_json, made_loans, run
+
+from apmax import average_precision
+from apmax.data import load
+from apmax.pipeline.encoder import TableEncoder
+from apmax.pipeline.storage import load_model
+from apmax.pipeline.training import load_labelled
+
+
+def test_the_positive_label_can_be_chosen(folder: Path) -> None:
+    options = ("--target", "defaulted", "--positive", "no", "--solver", "lbfgs", "-o", "m.apmax")
+    assert as_json("train", "loans.csv", *options)["positive"] == "no"
+    assert load_model("m.apmax").positive == "no"
+
+
+def test_labels_may_be_spelled_a_bit_otherwise(folder: Path) -> None:
+    frame = made_loans(400, 1)
+    frame["defaulted"] = frame["defaulted"].str.upper() + "."
+    frame.to_csv("shouted.csv", index=False)
+    plain = load_labelled("new-loans.csv", target="defaulted", positive="yes")
+    shouted = load_labelled("shouted.csv", target="defaulted", positive="yes")
+    np.testing.assert_array_equal(plain.y, shouted.y)
+    flipped = load_labelled("new-loans.csv", target="defaulted", positive="no")
+    np.testing.assert_array_equal(plain.y, ~flipped.y)
+
+
+@pytest.mark.skipif(data_folder() is None, reason="needs adult and w8a: set APMAX_DATA")
+@pytest.mark.parametrize("name", ["adult", "w8a"])
+def test_real_data_needs_no_option_but_the_target(name: str, tmp_path: Path) -> None:
+    """And the test AP is at least that of logistic regression on the same features."""
+    shared = data_folder()
+    assert shared is not None
+    if name == "adult":
+        files = [shared / "tabular" / f"adult-{part}.csv.xz" for part in ("train", "test")]
+        target: list[str] = ["--target", "last"]
+    else:
+        files = [shared / "libsvm" / f"w8a{part}.xz" for part in ("", ".t")]
+        target = []
+    out = str(tmp_path / "m.apmax")
+    told = as_json("train", str(files[0]), *target, "--test", str(files[1]), "--out", out)
+    learnt = load(files[0], target="last" if target else None)
+    tested = load_labelled(files[1], target=learnt.target, positive=str(learnt.positive_label))
+    encoder = TableEncoder.fit(learnt.X) if target else None
+    X, X_test = (
+        part if encoder is None else encoder.transform(part) for part in (learnt.X, tested.X)
+    )
+    scaler = MaxAbsScaler().fit(X)
+    logistic = LogisticRegression(max_iter=3000).fit(scaler.transform(X), learnt.y)
+    assert tested.y is not None
+    expected = average_precision(tested.y, logistic.decision_function(scaler.transform(X_test)))
+    assert told["test_ap"] >= expected - 0.0005
+
+
+def test_a_row_gets_the_same_score_whatever_else_is_in_its_file(folder: Path) -> None:
+    rng = np.random.default_rng(5)
+    code = rng.choice(["01", "02", "A3"], 400)
+    frame = pd.DataFrame({"code": code, "y": rng.random(400) < np.where(code == "01", 0.6, 0.2)})
+    frame.to_csv("codes.csv", index=False)
+    run("--quiet", "train", "codes.csv", "--target", "y", "--solver", "lbfgs", "-o", "m.apmax")
+    Path("all.csv").write_text("code\n01\n02\nA3\n")
+    Path("some.csv").write_text("code\n01\n02\n")
+    every = pd.read_csv(io.StringIO(run("predict", "m.apmax", "all.csv").stdout))
+    some = pd.read_csv(io.StringIO(run("predict", "m.apmax", "some.csv").stdout))
+    pd.testing.assert_frame_equal(every.iloc[:2], some)
+    assert every["probability"].nunique() == 3
+
+
+def test_labels_that_differ_in_case_only_are_told_apart(folder: Path) -> None:
+    frame = made_loans(300, 7)
+    frame["defaulted"] = np.where(frame["defaulted"] == "yes", "m", "M")
+    frame.to_csv("case.csv", index=False)
+    for label in ("m", "M"):
+        found = load_labelled("case.csv", target="defaulted", positive=label)
+        np.testing.assert_array_equal(found.y, frame["defaulted"] == label)
+
+
+@pytest.mark.parametrize("positives", [1, 2, 3])
+def test_very_few_positives_still_train(folder: Path, positives: int) -> None:
+    frame = made_loans(200, 8)
+    frame["defaulted"] = np.where(np.arange(200) < positives, "yes", "no")
+    frame.to_csv("rare.csv", index=False)
+    options = ("--target", "last", "--test", "loans.csv", "-o", "m.apmax")
+    assert as_json("train", "rare.csv", *options)["positives"] == positives
+
+
+def test_a_table_with_row_numbers_from_pandas_is_read(folder: Path) -> None:
+    made_loans(300, 9).to_csv("numbered.csv")
+    dataset = load("numbered.csv", target="defaulted")
+    assert dataset.names == ["column 1", "income", "city", "since"]
+
+
+def test_decimal_commas_and_headers_that_look_like_data_are_understood(folder: Path) -> None:
+    Path("comma.csv").write_text("x;y\n1,5;a\n2,25;b\n-3,0;a\n")
+    assert load("comma.csv", target="y").X["x"].tolist() == [1.5, 2.25, -3.0]
+    Path("years.csv").write_text("2019,2020,y\n1,2,a\n3,4,b\n5,6,a\n")
+    assert load("years.csv", target="y").names == ["2019", "2020"]
+
+
+def test_the_models_negative_label_cannot_be_asked_for(folder: Path) -> None:
+    run("--quiet", "train", "loans.csv", "--target", "last", "--solver", "lbfgs", "-o", "m.apmax")
+    refused = run("evaluate", "m.apmax", "new-loans.csv", "--positive", "No", fails=True)
+    assert "it finds 'yes'" in refused.stderr
+
+
+def test_rows_that_the_model_cannot_use_are_told_beside_the_result(folder: Path) -> None:
+    run("train", "loans.csv", "--target", "defaulted", "-o", "m.apmax", "--solver", "lbfgs")
+    frame = pd.read_csv("new-loans.csv").assign(income="lots")
+    frame.to_csv("odd.csv", index=False)
+    for command in ("predict", "evaluate"):
+        told = run(command, "m.apmax", "odd.csv")
+        assert "note: 'income': 400 of 400 values are no number" in told.stderr
+        assert "note" not in told.stdout
+        assert as_json(command, "m.apmax", "odd.csv")["notes"][0].startswith("'income': 400")
+        assert "note" not in run(command, "m.apmax", "new-loans.csv").stderr
+
+
+def test_a_report_tells_what_the_model_could_not_use(folder: Path) -> None:
+    run("train", "loans.csv", "--target", "defaulted", "-o", "m.apmax", "--solver", "lbfgs")
+    pd.read_csv("new-loans.csv").assign(income="lots").to_csv("odd.csv", index=False)
+    run("report", "m.apmax", "odd.csv", "-o", "odd.html")
+    assert "values are no number" in Path("odd.html").read_text()
+
+
+def test_training_tells_what_it_does_not_use(folder: Path) -> None:
+    frame = pd.read_csv("loans.csv").assign(code=[f"word {k}" for k in range(600)])
+    frame["income"] = frame["income"].astype(object).where(frame.index != 7, "-")
+    frame.to_csv("odd.csv", index=False)
+    told = run("train", "odd.csv", "--target", "defaulted", "-o", "m.apmax", "--solver", "lbfgs")
+    assert "'code' is text that hardly ever repeats, and is not used" in told.stderr
+    plain = run("train", "loans.csv", "--target", "defaulted", "-o", "p.apmax", "--solver", "lbfgs")
+    assert plain.stderr == ""
+    assert "income" in load_model(Path("m.apmax")).feature_names()
+    pd.read_csv("new-loans.csv").assign(city="Bonn", code="x").to_csv("drifted.csv", index=False)
+    options = ["--target", "defaulted", "--test", "drifted.csv", "-o", "m.apmax"]
+    notes = as_json("train", "odd.csv", *options, "--solver", "lbfgs")["notes"]
+    assert [note.split()[0] for note in notes] == ["'income':", "'code'", "'city':"]
+
+
+def test_data_without_labels_are_for_predict(folder: Path) -> None:
+    run("train", "loans.csv", "--target", "defaulted", "-o", "m.apmax", "--solver", "lbfgs")
+    pd.read_csv("new-loans.csv").drop(columns="defaulted").to_csv("bare.csv", index=False)
+    assert "use apmax predict" in run("evaluate", "m.apmax", "bare.csv", fails=True).stderr
