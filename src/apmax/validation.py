@@ -147,6 +147,13 @@ def check_count(value: int, name: str, *, at_least: int = 1, why: str) -> int:
     return int(value)
 
 
+def check_switch(value: bool, name: str) -> bool:
+    """True or False, or 1 or 0: of text, also "no" would switch something on."""
+    if not isinstance(value, (bool, int, np.bool_, np.integer)) or value not in (0, 1):
+        raise ParameterError(f"`{name}` must be True or False, got {value!r}: it is on or off")
+    return bool(value)
+
+
 def check_gamma(gamma: float) -> float:
     """γ > 0: without a margin or a slope the surrogate is flat and f(u) = −u₁/u₂ undefined."""
     return check_real(

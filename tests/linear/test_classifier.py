@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -151,6 +152,16 @@ def test_one_positive_works_and_warns() -> None:
     assert np.isfinite(model.coef_).all()
 
 
+@pytest.mark.parametrize("model", [APClassifier(), SMALL])
+def test_a_rare_class_that_sorts_first_is_told(model: Any) -> None:
+    rare = np.arange(N) % 16 == 0
+    with pytest.warns(UserWarning, match=r"93\.\d% of `y` is 'ok'.*fit y == 'fraud'"):
+        clone(model).fit(X, np.where(rare, "fraud", "ok"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        clone(model).fit(X, np.where(rare, "yes", "no"))
+
+
 def test_constant_and_empty_features_get_no_weight() -> None:
     padded = np.column_stack([X, np.zeros(N), np.full(N, 7.0)])
     model = APClassifier().fit(padded, Y)
@@ -175,6 +186,9 @@ BAD = [
     (APClassifier("sox", sampling="shard"), errors.UnknownNameError, "shared"),
     (APClassifier(validation_fraction=1.5), errors.ParameterError, "`validation_fraction`"),
     (APClassifier(n_iter_no_change=0), errors.ParameterError, "`n_iter_no_change`"),
+    (APClassifier(early_stopping="no"), errors.ParameterError, "`early_stopping` must be True"),
+    (APClassifier(warm_start=None), errors.ParameterError, "`warm_start` must be True"),
+    (APClassifierCV(average="yes"), errors.ParameterError, "`average` must be True"),
     (APClassifierCV(alphas=()), errors.ParameterError, "`alphas` is empty"),
     (APClassifierCV(alphas=(0.1, 1.0)), errors.ParameterError, "sort them"),
     (APClassifierCV(Cs=(-1.0,)), errors.ParameterError, "`Cs`"),

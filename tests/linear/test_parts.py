@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from tests.linear.six_features import LOGIT, RNG, D, N, X, Y, ap
 
-from apmax import APClassifier
+from apmax import APClassifier, errors
 from apmax.linear.design import SCALES, Design, make_design
 from apmax.linear.full_batch import ap_objective, logistic_objective, minimise
 from apmax.linear.platt import platt
@@ -81,14 +81,37 @@ def test_scales() -> None:
     def scale_of(name: str, rows: Any, weight: Floats | None = None) -> Floats:
         return make_design(rows, name, weight).scale
 
-    for name in SCALES:
-        np.testing.assert_allclose(scale_of(name, thin), scale_of(name, thin.toarray()), rtol=1e-9)
+    sparse, dense = (scale_of("deviation", rows) for rows in (thin, thin.toarray()))
+    np.testing.assert_allclose(sparse, dense, rtol=1e-9)
     thrice = np.arange(N) % 3
-    weighted = scale_of("deviation", X, thrice * 1.0)
-    repeated = scale_of("deviation", np.repeat(X, thrice, axis=0))
-    np.testing.assert_allclose(weighted, repeated, rtol=1e-9)
+    for rows in (X, thin):
+        weighted = scale_of("deviation", rows, thrice * 1.0)
+        repeated = scale_of("deviation", rows[np.repeat(np.arange(N), thrice)])
+        np.testing.assert_allclose(weighted, repeated, rtol=1e-9)
     np.testing.assert_allclose((X * scale_of("deviation", X)).std(axis=0), 1)
-    np.testing.assert_allclose(np.abs(X * scale_of("maximum", X)).max(axis=0), 1)
+    in_unit = thin.toarray() * scale_of("maximum", thin)
+    np.testing.assert_allclose(np.abs(in_unit).max(axis=0), 1)
+    centred = X - X.mean(axis=0)
+    np.testing.assert_allclose(np.abs(centred * scale_of("maximum", X)).max(axis=0), 1)
+
+
+@pytest.mark.parametrize("name", list(SCALES))
+def test_scales_do_not_depend_on_an_offset(name: str) -> None:
+    near, far = make_design(X, name, None), make_design(X + 1e5, name, None)
+    np.testing.assert_allclose(near.scale, far.scale, rtol=1e-6)
+
+
+def test_the_deviation_of_sparse_features_far_from_zero() -> None:
+    far = sp.csr_matrix(1e8 + RNG.normal(size=(N, D)))
+    np.testing.assert_allclose(
+        make_design(far, "deviation", None).scale, 1 / far.toarray().std(axis=0), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize(("factor", "remedy"), [(1e200, "divide"), (1e-200, "multiply")])
+def test_features_whose_squares_do_not_fit_are_refused(factor: float, remedy: str) -> None:
+    with pytest.raises(errors.NonFiniteError, match=f"feature 1.*{remedy}"):
+        make_design(X * np.where(np.arange(D) == 1, factor, 1.0), "deviation", None)
 
 
 def test_scaling_and_back_is_the_identity() -> None:

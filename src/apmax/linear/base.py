@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ from apmax.linear.design import Design
 from apmax.linear.platt import platt
 from apmax.validation import Floats, Mask, check_weights
 
+MOSTLY = 0.9
+"""The share of a class from which on it is hardly the one that is looked for."""
 VECTORS = 16
 """Vectors of a weight per feature that the leanest solver holds at once."""
 
@@ -34,7 +37,9 @@ class TrainingSet(NamedTuple):
 
     def seen(self) -> TrainingSet:
         """Without the examples of weight 0."""
-        return self if self.weight is None else self.rows(np.flatnonzero(self.weight))
+        if self.weight is None or self.weight.all():
+            return self
+        return self.rows(np.flatnonzero(self.weight))
 
     def rows(self, which: NDArray[Any]) -> TrainingSet:
         """Some of the examples."""
@@ -119,6 +124,7 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     "`sample_weight` is 0 for every negative example: a classifier needs examples "
                     "of two classes; give some a weight above 0"
                 )
+        _warn_if_common(positive, weight, classes)
         self.classes_ = classes
         return TrainingSet(X, positive, weight, total)
 
@@ -128,6 +134,18 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         unscaled = slope * design.unscaled(w)
         self.coef_ = unscaled[None, :-1]
         self.intercept_ = unscaled[-1:] + offset
+
+
+def _warn_if_common(positive: Mask, weight: Floats | None, classes: NDArray[Any]) -> None:
+    share = float(np.average(positive, weights=weight))
+    if share > MOSTLY:
+        rare, common = classes.tolist()
+        warnings.warn(
+            f"{share:.1%} of `y` is {common!r}, the second class, whose average precision is "
+            f"maximised: if {rare!r} is what you look for, fit y == {rare!r}",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def _check_that_weights_fit(features: int) -> None:

@@ -19,8 +19,8 @@ from apmax.registry import Registry
 from apmax.validation import Floats
 
 BLOCK = 8192
-LARGEST = 1e150
-"""Of a feature's values: sums of their squares are finite, for any number of rows."""
+LARGEST, SMALLEST = 1e150, 1e-150
+"""Of a feature's largest value: sums of squares are finite and above 0, for any number of rows."""
 
 
 class Design:
@@ -69,8 +69,11 @@ def make_design(X: Any, how: str, weight: Floats | None) -> Design:
     """X scaled to unit deviation or unit maximum, and centred if it is dense."""
     largest = largest_size(X)
     _check_that_squares_fit(largest)
-    scale = SCALES.choose(how)(X, weight, largest)
-    return Design(X, scale, None if sp.issparse(X) else mean_of(X, weight))
+    mean = mean_of(X, weight)
+    size = SCALES.choose(how)(X, weight, mean)
+    rounding = (1e-6 if X.dtype == np.float32 else 1e-10) * largest
+    scale = np.divide(1.0, size, out=np.zeros(size.size), where=size > rounding)
+    return Design(X, scale, None if sp.issparse(X) else mean)
 
 
 def _check_that_squares_fit(largest: Floats) -> None:
@@ -79,6 +82,13 @@ def _check_that_squares_fit(largest: Floats) -> None:
         raise NonFiniteError(
             f"`X` reaches {largest[feature]:g} in feature {feature}, and squares of numbers above "
             f"{LARGEST:g} are infinite in double precision: divide the feature by a constant"
+        )
+    smallest = np.where(largest > 0, largest, np.inf)
+    if smallest.min() < SMALLEST:
+        feature = int(smallest.argmin())
+        raise NonFiniteError(
+            f"`X` reaches only {largest[feature]:g} in feature {feature}, and squares of numbers "
+            f"below {SMALLEST:g} are 0 in double precision: multiply the feature by a constant"
         )
 
 
@@ -89,26 +99,31 @@ def mean_of(X: Any, weight: Floats | None) -> Floats:
     return np.asarray(X.T @ share, dtype=np.float64)
 
 
-def unit_deviation(X: Any, weight: Floats | None, largest: Floats) -> Floats:
-    """1 / standard deviation of each feature, 0 for constant ones; X is not copied."""
+def deviation(X: Any, weight: Floats | None, mean: Floats) -> Floats:
+    """The standard deviation of each feature; X is not copied."""
     n = X.shape[0]
     share = np.full(n, 1 / n) if weight is None else weight / weight.sum()
-    mean = mean_of(X, weight)
+    variance = np.zeros(X.shape[1])
+    filled = np.zeros(X.shape[1])
+    for start in range(0, n, BLOCK):  # in blocks: no second X in memory
+        rows, of_rows = X[start : start + BLOCK], share[start : start + BLOCK]
+        if not sp.issparse(X):
+            variance += of_rows @ np.square(rows - mean)
+            continue
+        of_entries = np.repeat(of_rows, np.diff(rows.indptr))
+        squares = of_entries * np.square(rows.data - mean[rows.indices])
+        np.add.at(variance, rows.indices, squares)
+        np.add.at(filled, rows.indices, of_entries)
     if sp.issparse(X):
-        square = np.asarray(X.multiply(X).T @ share, dtype=np.float64)
-        variance = np.maximum(square - mean**2, 0.0)
-    else:
-        variance = np.zeros(X.shape[1])
-        for start in range(0, n, BLOCK):  # in blocks: no second X in memory
-            rows = slice(start, start + BLOCK)
-            variance += share[rows] @ np.square(X[rows] - mean)
-    rounding = (1e-6 if X.dtype == np.float32 else 1e-10) * largest
-    return _inverse(np.sqrt(variance), above=rounding)
+        variance += np.maximum(1.0 - filled, 0.0) * mean**2  # the entries that are not stored
+    return np.sqrt(variance)
 
 
-def unit_maximum(X: Any, weight: Floats | None, largest: Floats) -> Floats:
-    """1 / largest absolute value of each feature, 0 for features that are always 0."""
-    return _inverse(largest, above=np.zeros(largest.size))
+def maximum(X: Any, weight: Floats | None, mean: Floats) -> Floats:
+    """The largest distance of each feature from its centre, which for sparse X is 0."""
+    if sp.issparse(X):
+        return largest_size(X)
+    return np.asarray(np.maximum(X.max(axis=0) - mean, mean - X.min(axis=0)))
 
 
 def largest_size(X: Any) -> Floats:
@@ -122,11 +137,8 @@ def largest_size(X: Any) -> Floats:
     return largest
 
 
-def _inverse(values: Floats, above: Floats) -> Floats:
-    return np.divide(1.0, values, out=np.zeros_like(values), where=values > above)
-
-
 SCALES: Registry[Callable[[Any, Floats | None, Floats], Floats]] = Registry(
-    "scale", {"deviation": unit_deviation, "maximum": unit_maximum}
+    "scale", {"deviation": deviation, "maximum": maximum}
 )
-"""Deviation suits dense features; maximum leaves the zeros and ones of sparse ones alone."""
+"""What a feature is divided by. Deviation suits dense features; maximum leaves the zeros and
+ones of sparse ones alone."""

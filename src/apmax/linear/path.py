@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold, check_cv
 
@@ -24,17 +25,28 @@ from apmax.linear.full_batch import (
 )
 from apmax.linear.history import FitStatus, end_line, show_line, watch
 from apmax.problem.surrogates import default_gamma, resolve
-from apmax.validation import Floats, check_count, check_gamma, check_real
+from apmax.validation import Floats, check_count, check_gamma, check_real, check_switch
 
 DEFAULT_ALPHAS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 DEFAULT_CS = tuple(np.logspace(-4, 4, 10).tolist())
 
 
 class Fold(NamedTuple):
-    """One split of the data."""
+    """One split of the data, as rows: a copy of them lives only while a fold is worked on."""
 
-    train: TrainingSet
-    test: TrainingSet
+    data: TrainingSet
+    train_rows: NDArray[np.intp]
+    test_rows: NDArray[np.intp]
+
+    @property
+    def train(self) -> TrainingSet:
+        """A copy of the rows that are fitted."""
+        return self.data.rows(self.train_rows).seen()
+
+    @property
+    def test(self) -> TrainingSet:
+        """A copy of the rows that are held out."""
+        return self.data.rows(self.test_rows).seen()
 
 
 class Anchor(NamedTuple):
@@ -229,9 +241,8 @@ class APClassifierCV(LinearAPModel):
         return default_gamma(self.surrogate) if self.gamma is None else self.gamma
 
     def _path_of(self, fold: Fold, anchor: Anchor) -> FoldPath:
-        watched = watch(fold.test, anchor.design)
-        of_fold = anchor._replace(design=anchor.design.of(fold.train.X))
-        path = self._path(of_fold, fold.train, self.alphas)
+        train, watched = fold.train, watch(fold.test, anchor.design)
+        path = self._path(anchor._replace(design=anchor.design.of(train.X)), train, self.alphas)
         weights = [found.w for found in path]
         return FoldPath(weights, [watched.average_precision(w) for w in weights])
 
@@ -260,16 +271,15 @@ class APClassifierCV(LinearAPModel):
         splitter = check_cv(self.cv, data.positive, classifier=True)
         if isinstance(self.cv, (int, np.integer)):
             splitter = StratifiedKFold(self.cv, shuffle=True, random_state=0)
-        return [
-            Fold(data.rows(train).seen(), data.rows(test).seen())
-            for train, test in splitter.split(data.X, data.positive)
-        ]
+        return [Fold(data, *split) for split in splitter.split(data.X, data.positive)]
 
     def _check_parameters(self) -> None:
         resolve(self.surrogate)
         check_gamma(self._gamma)
         check_count(self.max_iter, "max_iter", why="it is the number of iterations")
         check_real(self.tol, "tol", above=0, why="it is where L-BFGS stops; try 1e-4")
+        for name in ("average", "verbose"):
+            check_switch(getattr(self, name), name)
         for name in ("alphas", "Cs"):
             values: Any = getattr(self, name)
             if name == "Cs" and isinstance(values, (int, np.integer)):
@@ -297,11 +307,11 @@ def _status_of(members: Sequence[Minimum]) -> FitStatus:
 
 def _logistic_scores(fold: Fold, like: Design, Cs: Sequence[float]) -> Floats:
     """AP of logistic regression for every C, each fit starting from the last."""
-    design, watched = like.of(fold.train.X), watch(fold.test, like)
+    train, watched = fold.train, watch(fold.test, like)
+    design = like.of(train.X)
     w = np.zeros(design.parameters)
     scores = []
     for C in sorted(Cs):
-        train = fold.train
         w = fit_logistic(design, train.positive, train.weight, C=C, total=train.total, start=w).w
         scores.append(watched.average_precision(w))
     return np.array(scores)[np.argsort(np.argsort(Cs))]

@@ -12,7 +12,7 @@ from apmax.method.schedules import SCHEDULES
 from apmax.method.table import METHODS
 from apmax.problem.surrogates import default_gamma, resolve
 from apmax.registry import Registry
-from apmax.validation import check_count, check_gamma, check_real
+from apmax.validation import check_count, check_gamma, check_real, check_switch
 
 FULL_BATCH = "lbfgs"
 FADING = "linear"
@@ -92,6 +92,8 @@ def settings_of(model: Any) -> Settings:
     check_count(model.batch_size, "batch_size", at_least=3, why="it holds both classes")
     max_iter = given(model.max_iter, default.max_iter)
     check_count(max_iter, "max_iter", why="it is the number of iterations or rounds")
+    for name in ("fit_intercept", "early_stopping", "warm_start", "verbose"):
+        check_switch(getattr(model, name), name)
     SAMPLING.choose(model.sampling)
     check_checkpoint(model, solver)
     return default._replace(
