@@ -14,7 +14,7 @@ from apmax._version import __version__
 if TYPE_CHECKING:
     from apmax.errors import ApmaxError
     from apmax.linear.classifier import APClassifier
-    from apmax.linear.path import APClassifierCV
+    from apmax.linear.classifier_cv import APClassifierCV
     from apmax.metrics import (
         OperatingPoint,
         PrecisionRecallCurve,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "APClassifier": "apmax.linear.classifier",
-    "APClassifierCV": "apmax.linear.path",
+    "APClassifierCV": "apmax.linear.classifier_cv",
     "ApmaxError": "apmax.errors",
     "OperatingPoint": "apmax.metrics",
     "PrecisionRecallCurve": "apmax.metrics",

@@ -111,6 +111,11 @@ def check_weights(sample_weight: ArrayLike | None, positive: Mask) -> Floats | N
     return np.ldexp(weight, -int(exponent))
 
 
+def shares(weight: Floats | None, count: int) -> Floats:
+    """What each of `count` examples weighs of all; None is all alike."""
+    return np.full(count, 1 / count) if weight is None else weight / weight.sum()
+
+
 def check_real(
     value: float | None,
     name: str,

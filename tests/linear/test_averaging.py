@@ -7,17 +7,25 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.optimize import minimize
+from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from tests.linear.six_features import X, Y
 
-from apmax import APClassifierCV
-from apmax.linear.averaging import DOUBT, NEGLIGIBLE, standardised, weigh
-from apmax.linear.base import TrainingSet
+from apmax import APClassifierCV, surrogate_ap
+from apmax.linear.averaging import (
+    DOUBT,
+    NEGLIGIBLE,
+    all_on_the_surest,
+    standardised,
+    weigh,
+)
 from apmax.linear.design import Design, make_design
-from apmax.linear.path import Anchor
 
 STANDARD = np.array([0.5, 0.6, 0.7])
+ALPHAS = (1.0, 0.01)
 
 
 def test_weights_follow_the_formula() -> None:
@@ -77,10 +85,14 @@ def test_a_model_that_ranks_nothing_is_none() -> None:
 
 
 def test_features_that_say_nothing_leave_the_share_of_positives() -> None:
-    positive = np.arange(200) % 10 == 0
-    model = APClassifierCV(cv=2).fit(np.ones((200, 2)), positive)
-    assert not model.coef_.any()
-    np.testing.assert_allclose(model.predict_proba(np.ones((1, 2)))[0, 1], 0.1, atol=0.006)
+    for n in (200, 100_000):
+        positive = np.arange(n) % 10 == 0
+        model = APClassifierCV(cv=2, alphas=(1.0,), Cs=(1.0,)).fit(np.ones((n, 2)), positive)
+        assert not model.coef_.any()
+        probability = model.predict_proba(np.ones((1, 2)))[0, 1]
+        plus, minus = n / 10, n * 9 / 10
+        smoothed = plus * (plus + 1) / (plus + 2) + minus / (minus + 2)  # Platt's targets
+        assert probability == pytest.approx(smoothed / n, rel=1e-6)
 
 
 def test_weights_are_rows_in_the_mean_too() -> None:
@@ -106,24 +118,54 @@ def test_the_heaviest_member_is_told_and_all_must_converge() -> None:
     assert not stopped.status_.converged
 
 
+def path_by_hand(design: Design, positive: Any, C: float) -> list[Any]:
+    """Logistic regression and −ÂP + α‖w − w_LR‖² / ‖w_LR‖² for each α, by SciPy's BFGS."""
+    Z = (design.X - design.centre) * design.scale
+    logistic = LogisticRegression(C=C, tol=1e-9, max_iter=10_000).fit(Z, positive)
+    w_lr = np.append(logistic.coef_[0], logistic.intercept_)
+    weights = [w_lr]
+    for alpha in ALPHAS:
+
+        def objective(w: Any, alpha: float = alpha) -> tuple[float, Any]:
+            scores = expit(Z @ w[:-1] + w[-1])
+            ap = surrogate_ap(scores, positive, surrogate="logistic", gamma=20)
+            away = np.append(w[:-1] - w_lr[:-1], 0.0)
+            relative = alpha / (w_lr[:-1] @ w_lr[:-1])
+            slopes = -ap.gradient * scores * (1 - scores)
+            gradient = np.append(Z.T @ slopes, slopes.sum()) + 2 * relative * away
+            return -ap.value + relative * float(away @ away), gradient
+
+        weights.append(minimize(objective, weights[-1], jac=True, method="BFGS").x)
+    return weights
+
+
 def test_the_result_is_the_weighted_mean_of_its_members() -> None:
     """Of two scales, three models on each, and a fit on all data and three folds' of each."""
     folds = list(StratifiedKFold(3).split(X, Y))
-    model = APClassifierCV(alphas=(1.0, 0.01), Cs=(0.1, 10.0), cv=folds).fit(X, Y)
+    model = APClassifierCV(alphas=ALPHAS, Cs=(0.1, 10.0), cv=folds, tol=1e-8).fit(X, Y)
     total = np.zeros(X.shape[1])
     for name, shares in model.weights_.items():
         design = make_design(X, name, None)
         C = model.Cs[int(np.argmax(model.logistic_scores_[name].mean(axis=1)))]
         for rows in (np.arange(len(Y)), *(train for train, _ in folds)):
-            part = TrainingSet(X[rows], Y[rows], None, float(len(rows)))
-            path = model._path(Anchor(design.of(part.X), C), part, model.alphas)
-            for share, fit in zip(shares, path, strict=True):
-                raw = design.unscaled(fit.w)[:-1]
+            for share, w in zip(shares, path_by_hand(design.of(X[rows]), Y[rows], C), strict=True):
+                raw = design.unscaled(w)[:-1]
                 total += share * raw / (X @ raw).std() / (1 + len(folds))
-    slope = model.coef_[0] @ total / (total @ total)
-    assert slope > 0
-    np.testing.assert_allclose(model.coef_[0], slope * total, rtol=1e-6)
+    ours, by_hand = X @ model.coef_[0], X @ total
+    ours, by_hand = (each / each.std() for each in (ours - ours.mean(), by_hand - by_hand.mean()))
+    np.testing.assert_allclose(ours, by_hand, atol=0.01)  # the anchor's own fit has tol = 1e-4
     assert min(shares.max() for shares in model.weights_.values()) > 0.01  # both scales are in it
+
+
+def test_the_surest_gain_is_the_largest_less_half_its_standard_error() -> None:
+    steady, wild, worse = [0.010, 0.011, 0.012], [0.0, 0.05, 0.0], [-0.01, 0.0, 0.0]
+    for gains, expected in (
+        ([[0.0] * 3, steady, wild], 1),  # 0.0107 against 0.0167 − 0.0083
+        ([[0.0] * 3, [0.012] * 3, [0.0, 0.05, 0.03]], 2),  # 0.012 against 0.0267 − 0.0073
+        ([[0.0] * 3, worse, worse], 0),
+    ):
+        weights = all_on_the_surest(STANDARD + np.array(gains), STANDARD)
+        assert weights.tolist() == np.eye(3)[expected].tolist()
 
 
 def test_without_averaging_one_fit_has_all_the_weight() -> None:

@@ -189,7 +189,7 @@ def test_the_checkpoint_of_another_version_is_refused(
     monkeypatch.setattr(checkpoints, "__version__", "9.9")
     with pytest.raises(CheckpointError, match=r"versions was apmax .* and is apmax 9\.9"):
         model.fit(X, Y)
-    monkeypatch.setattr(checkpoints, "SCHEMA", 2)
+    monkeypatch.setattr(checkpoints, "SCHEMA", checkpoints.SCHEMA + 1)
     with pytest.raises(CheckpointError, match=r"written by apmax .*, and this is apmax 9\.9"):
         model.fit(X, Y)
 

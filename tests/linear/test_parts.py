@@ -89,10 +89,13 @@ def test_scales() -> None:
         repeated = scale_of("deviation", rows[np.repeat(np.arange(N), thrice)])
         np.testing.assert_allclose(weighted, repeated, rtol=1e-9)
     np.testing.assert_allclose((X * scale_of("deviation", X)).std(axis=0), 1)
-    in_unit = thin.toarray() * scale_of("maximum", thin)
-    np.testing.assert_allclose(np.abs(in_unit).max(axis=0), 1)
-    centred = X - X.mean(axis=0)
-    np.testing.assert_allclose(np.abs(centred * scale_of("maximum", X)).max(axis=0), 1)
+    for rows in (X, thin):
+        design = make_design(rows, "maximum", None)
+        dense = rows if rows is X else thin.toarray()
+        read = (dense - design.centre) * design.scale
+        np.testing.assert_allclose(np.abs(read).max(axis=0), 1)
+    centre = make_design(thin, "deviation", None).centre
+    assert np.flatnonzero(centre).tolist() == [2]  # it has no zeros, and its mean is 5
 
 
 @pytest.mark.parametrize("name", list(SCALES))

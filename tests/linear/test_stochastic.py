@@ -246,3 +246,27 @@ def test_with_all_data_a_weighted_step_follows_the_exact_weighted_gradient(name:
     slopes = exact.gradient * s * (1 - s)
     uphill = np.append(X.T @ slopes, slopes.sum())
     np.testing.assert_allclose(run.w, W + 0.1 * uphill, rtol=1e-9)
+
+
+def test_weighted_sums_lie_in_the_box_of_u() -> None:
+    """The least: a light positive that sees only itself. The most: heavy examples above one."""
+    weight = np.where(np.arange(N) % 2, 0.01, 3.0)
+    run = start_run("moap-v2", weight=weight)
+    _, top1, bottom2, top2 = run.rules.edges
+    v = weight / weight[POSITIVE].mean()
+    light = np.flatnonzero(POSITIVE & (weight < 1))[0]
+    hinge = resolve("squared_hinge")
+    for scores in (np.arange(N) == light, np.arange(N) != light):
+        pairs = v * hinge.value(scores - 1.0 * scores[light], 0.3) / N
+        assert bottom2 <= pairs.sum() <= top2
+        assert pairs[POSITIVE].sum() <= top1
+
+
+def test_decays_are_kept_only_where_they_are_read() -> None:
+    runs = {name: start_run(name) for name in ("soap-adam", "adap-adam")}
+    for run in runs.values():
+        for rounds in (1, 7, 500, 3):
+            run.advance(rounds)
+    assert runs["soap-adam"].log_decay.shape == (1, 2)
+    by_hand = np.cumsum(np.log1p(-0.9 / np.sqrt(np.arange(1, 512))))
+    np.testing.assert_allclose(runs["adap-adam"].log_decay.sum(axis=1)[1:], by_hand, rtol=1e-12)

@@ -133,6 +133,17 @@ def test_a_rate_that_saturates_all_scores_is_told(solver: str) -> None:
     assert np.isfinite(model.coef_).all()
 
 
+def test_a_run_that_ends_badly_is_no_divergence_if_its_best_point_is_kept() -> None:
+    options = {"learning_rate": 1e6, "random_state": 0, "max_iter": 2000}
+    with pytest.warns(ConvergenceWarning, match="no better than at the start"):
+        APClassifier("soap-adam", **options).fit(X, Y)
+    held_out = {"early_stopping": True, "n_iter_no_change": 100, "validation_fraction": 0.3}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model = APClassifier("soap-adam", **options, **held_out).fit(X, Y)
+    assert max(model.history_["validation_ap"]) > model.history_["validation_ap"][0]
+
+
 def test_a_warm_start_from_a_good_fit_is_no_divergence() -> None:
     model = APClassifier("soap-adam", warm_start=True, random_state=0, max_iter=500).fit(X, Y)
     with warnings.catch_warnings():
@@ -149,8 +160,10 @@ def test_a_learning_rate_that_ruins_the_ranking_is_told(rate: float) -> None:
 
 def test_warm_start_with_other_features_is_refused() -> None:
     model = APClassifier(warm_start=True).fit(X, Y)
-    with pytest.raises(errors.ParameterError, match="6 features and X has 3"):
-        model.fit(X[:, :3], Y)
+    for fewer in (X[:, :3], X[:, :3].tolist()):
+        with pytest.raises(errors.ParameterError, match="6 features and X has 3"):
+            model.fit(fewer, Y)
+    assert model.predict(X).shape == Y.shape  # as it was
 
 
 @pytest.mark.parametrize("surrogate", ["squared_hinge", "logistic"])

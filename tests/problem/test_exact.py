@@ -282,3 +282,10 @@ def test_many_ties_far_from_zero_do_not_cost_quadratic_time() -> None:
     start = time.perf_counter()
     surrogate_ap(scores, positive, gamma=1.0)
     assert time.perf_counter() - start < 0.5
+
+
+@pytest.mark.parametrize(("surrogate", "gamma"), [("squared_hinge", 0.1), ("logistic", 20.0)])
+def test_each_surrogate_has_a_gamma_of_its_own(surrogate: str, gamma: float) -> None:
+    scores, y = [0.9, 0.8, 0.4, 0.35], [1, 0, 1, 0]
+    default = surrogate_ap(scores, y, surrogate=surrogate).value
+    assert default == surrogate_ap(scores, y, surrogate=surrogate, gamma=gamma).value

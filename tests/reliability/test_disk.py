@@ -99,7 +99,7 @@ def test_a_checkpoint_on_a_full_disk_keeps_the_one_before(
     monkeypatch.setattr(checkpoints, "SECONDS", 0.0)
     monkeypatch.setattr(checkpoints, "SHARE", np.inf)
     options = {"max_iter": 4000, "batch_size": 8, "random_state": 0}
-    model = APClassifier("sox", checkpoint=tmp_path, **options)
+    model = APClassifier("adap-adam", checkpoint=tmp_path, **options)
     # The state grows by 8 kB with every 500 rounds: the disk is full after some of them.
     monkeypatch.setattr(sys.modules[__name__], "ROOM", 45_000)
     with full_disk(), pytest.raises(FileError, match=r"cannot write .* \(File too large\)"):
@@ -111,7 +111,7 @@ def test_a_checkpoint_on_a_full_disk_keeps_the_one_before(
     model.on_progress = lambda stage, done, of, ap: seen.append(done)
     model.fit(X, Y)
     assert 500 < seen[0] <= 3500
-    np.testing.assert_array_equal(model.coef_, APClassifier("sox", **options).fit(X, Y).coef_)
+    np.testing.assert_array_equal(model.coef_, APClassifier("adap-adam", **options).fit(X, Y).coef_)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -40,7 +40,7 @@ class Features(NamedTuple):
     indices: NDArray[Any]
     indptr: NDArray[Any]
     scale: Floats
-    centre: Floats  # subtracted before the scale; zeros if X is sparse
+    centre: Floats  # subtracted before the scale; empty if all are 0
 
 
 class Rules(NamedTuple):

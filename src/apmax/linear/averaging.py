@@ -6,7 +6,7 @@ import numpy as np
 
 from apmax.linear.design import Design
 from apmax.linear.platt import centre_and_spread
-from apmax.validation import Floats
+from apmax.validation import Floats, shares
 
 DOUBT = 2.0
 """Standard errors by which a model may be worse than the best and weigh 1/e as much."""
@@ -65,8 +65,7 @@ def standardised(design: Design, w: Floats, weight: Floats | None) -> Floats:
     All zeros if the scores of w are all the same.
     """
     margins = design.margins(w)
-    share = np.full(margins.size, 1 / margins.size) if weight is None else weight / weight.sum()
-    centre, spread = centre_and_spread(margins, share)
+    centre, spread = centre_and_spread(margins, shares(weight, margins.size))
     if not spread:
         return np.zeros(w.size)
     alike = design.unscaled(w) / spread

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from apmax.errors import LabelError, ShapeError, WeightError
-from apmax.linear.design import Design
+from apmax.linear.design import Design, product
 from apmax.linear.platt import platt
 from apmax.validation import Floats, Mask, check_weights
 
@@ -33,7 +33,10 @@ class TrainingSet(NamedTuple):
     weight: Floats | None
     """Relative weights; None for all ones."""
     total: float
-    """The sum of the weights as they were given."""
+    """How many examples these stand for: the sum of the weights as they were given, or the
+    number of rows if that is more. Weights that sum to 1 do not make one example of all."""
+    classes: NDArray[Any]
+    """The negative and the positive class."""
 
     def seen(self) -> TrainingSet:
         """Without the examples of weight 0."""
@@ -47,7 +50,8 @@ class TrainingSet(NamedTuple):
         if self.weight is not None:
             weight = self.weight[which]
             share = float(weight.sum() / self.weight.sum())
-        return TrainingSet(self.X[which], self.positive[which], weight, share * self.total)
+        X, positive = self.X[which], self.positive[which]
+        return TrainingSet(X, positive, weight, share * self.total, self.classes)
 
 
 class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -65,7 +69,7 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Log-odds of the second class, ``classes_[1]``."""
         check_is_fitted(self, "coef_")
         X = validate_data(self, X, accept_sparse="csr", reset=False)
-        return np.asarray(X @ self.coef_[0] + self.intercept_[0], dtype=np.float64)
+        return np.asarray(product(X, self.coef_[0]) + self.intercept_[0])
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class whose probability is above one half."""
@@ -93,7 +97,7 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> TrainingSet:
-        """Check the data and set `classes_`; the second class, in order, is the positive."""
+        """The data, checked; the second class, in order, is the positive one."""
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), order="C"
         )
@@ -111,27 +115,28 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if classes.size < 2:
             raise LabelError(
-                f"`y` holds one class only ({classes[0]!r}): a classifier needs examples of two "
-                "classes"
+                f"`y` holds one class only ({classes.tolist()[0]!r}): a classifier needs examples "
+                "of two"
             )
         positive = np.asarray(y == classes[1])
         weight, total = None, float(positive.size)
         if sample_weight is not None:
             given = _check_sample_weight(sample_weight, X)
-            weight, total = check_weights(given, positive), float(given.sum())
+            weight = check_weights(given, positive)
+            total = max(float(given.sum()), float(np.count_nonzero(given)))
             if not given[~positive].any():
                 raise WeightError(
                     "`sample_weight` is 0 for every negative example: a classifier needs examples "
                     "of two classes; give some a weight above 0"
                 )
         _warn_if_common(positive, weight, classes)
-        self.classes_ = classes
-        return TrainingSet(X, positive, weight, total)
+        return TrainingSet(X, positive, weight, total, classes)
 
     def _set_coefficients(self, design: Design, w: Floats, data: TrainingSet) -> None:
-        """Fold the scale of the features and Platt's fit into `coef_` and `intercept_`."""
+        """Set `classes_`, and `coef_` and `intercept_` with the scale and Platt's fit folded in."""
         slope, offset = platt(design.margins(w), data.positive, data.weight, data.total)
         unscaled = slope * design.unscaled(w)
+        self.classes_ = data.classes
         self.coef_ = unscaled[None, :-1]
         self.intercept_ = unscaled[-1:] + offset
 

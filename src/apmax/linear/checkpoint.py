@@ -30,7 +30,7 @@ from apmax.errors import CheckpointError
 from apmax.linear.base import TrainingSet
 from apmax.linear.settings import Settings
 
-FILE, FORMAT, SCHEMA = "fit.checkpoint", "apmax-checkpoint", 1
+FILE, FORMAT, SCHEMA = "fit.checkpoint", "apmax-checkpoint", 2
 SECONDS = 1.0
 """Between two writings, at least."""
 SHARE = 0.02
@@ -68,7 +68,7 @@ def identity_of(
     parameters = {
         name: value for name, value in model.get_params(deep=False).items() if name not in skipped
     }
-    parameters |= settings._asdict()
+    parameters |= settings._asdict() | {"surrogate": settings.surrogate.name}
     return {
         "versions": f"apmax {__version__}, NumPy {np.__version__}, Numba {numba.__version__}, "
         f"SciPy {scipy.__version__}, scikit-learn {sklearn.__version__}",
@@ -174,6 +174,8 @@ def _read(path: Path, identity: dict[str, Any]) -> Saved | None:
         body = whole["body"]
         if whole["digest"] != _digest(body, blob):
             raise ValueError("its digest does not match")
+        if whole["versions"] != body["identity"]["versions"]:
+            raise ValueError("its versions do not match")
         saved = Saved(_arrays_of(body["arrays"], blob), dict(body["facts"]))
         theirs, finished = dict(body["identity"]), bool(body["finished"])
     except CheckpointError:

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import _num_features
 
 from apmax.errors import ParameterError
 from apmax.linear.base import LinearAPModel, TrainingSet
@@ -156,6 +157,7 @@ class APClassifier(LinearAPModel):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> APClassifier:
         """Fit to X (dense or sparse) and two classes y; return self."""
         settings = settings_of(self)
+        self._check_warm_start(X)
         data = self._checked(X, y, sample_weight).seen()
         rng = _generator(self.random_state)
         with self._open_checkpoint(settings, data, rng) as checkpoint:
@@ -193,7 +195,7 @@ class APClassifier(LinearAPModel):
     ) -> AbstractContextManager[Checkpoint | None]:
         if self.checkpoint is None:
             return nullcontext()
-        warm = self._last_w if self.warm_start and hasattr(self, "_last_w") else None
+        warm = self._last_w if self._goes_on else None
         return open_checkpoint(self.checkpoint, identity_of(self, settings, data, rng, warm))
 
     def _split(
@@ -216,16 +218,27 @@ class APClassifier(LinearAPModel):
         train, held_out = (np.sort(np.concatenate(part)) for part in parts)
         return data.rows(train), data.rows(held_out)
 
-    def _start(self, design: Design, anchor: Floats) -> Floats:
-        """The last fit's weights if there are any to go on from, or else the anchor."""
-        if not (self.warm_start and hasattr(self, "_last_w")):
-            return anchor
-        if self._last_w.size != design.parameters:
+    @property
+    def _goes_on(self) -> bool:
+        return self.warm_start and hasattr(self, "_last_w")
+
+    def _check_warm_start(self, X: Any) -> None:
+        """Refuse other features before anything changes."""
+        if not self._goes_on:
+            return
+        try:
+            features = _num_features(X)
+        except TypeError:  # no table: the check of X will say so
+            return
+        if features != self._last_w.size - 1:
             raise ParameterError(
                 f"`warm_start` = True: the last fit had {self._last_w.size - 1} features and X has "
-                f"{design.parameters - 1}; use warm_start=False for other features"
+                f"{features}; use warm_start=False for other features"
             )
-        return design.scaled(self._last_w)
+
+    def _start(self, design: Design, anchor: Floats) -> Floats:
+        """The last fit's weights if there are any to go on from, or else the anchor."""
+        return design.scaled(self._last_w) if self._goes_on else anchor
 
     def _anchor(self, design: Design, train: TrainingSet) -> Floats:
         """Logistic regression with C = 1 on the scaled features."""

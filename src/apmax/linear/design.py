@@ -1,22 +1,22 @@
 """The design matrix, dense or CSR, with a scale per feature that is never applied to it.
 
 Solvers work in the space of the scaled features, x·scale, where one step size suits every
-coordinate, and read X as it is: no scaled copy, no densified sparse matrix. (A product of
-float32 X with float64 weights is widened by NumPy and SciPy while it lasts.) What they find
-is multiplied by the scale at the end, so that ``coef_`` belongs to the features as given.
+coordinate, and read X as it is: no scaled copy, no densified sparse matrix. (SciPy widens the
+entries of a sparse float32 X while a product lasts.) What they find is multiplied by the
+scale at the end, so that ``coef_`` belongs to the features as given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from apmax.errors import NonFiniteError
 from apmax.registry import Registry
-from apmax.validation import Floats
+from apmax.validation import Floats, shares
 
 BLOCK = 8192
 LARGEST, SMALLEST = 1e150, 1e-150
@@ -26,8 +26,8 @@ LARGEST, SMALLEST = 1e150, 1e-150
 class Design:
     """X with n rows and d features; parameters are d weights and, last, the intercept.
 
-    Features are read as (x − centre)·scale. Sparse features have no centre: their zeros stay
-    zeros. Dense ones are centred, or one far from 0 would drown the intercept in its weight.
+    Features are read as (x − centre)·scale, without a change of X. One far from 0 would drown the
+    intercept in its weight, so features are centred; sparse ones only if they have no zeros.
     """
 
     def __init__(self, X: Any, scale: Floats | None = None, centre: Floats | None = None) -> None:
@@ -43,12 +43,12 @@ class Design:
     def margins(self, w: Floats) -> Floats:
         """z = (X − centre)·scale·w + b."""
         inner = self.scale * w[:-1]
-        return np.asarray(self.X @ inner + (w[-1] - self.centre @ inner), dtype=np.float64)
+        return np.asarray(product(self.X, inner) + (w[-1] - self.centre @ inner))
 
     def pull_back(self, slopes: Floats) -> Floats:
         """∂/∂(w, b) of a function of the margins, from its slopes ∂/∂z."""
         total = slopes.sum()
-        return np.append((np.asarray(self.X.T @ slopes) - self.centre * total) * self.scale, total)
+        return np.append((pulled(self.X, slopes) - self.centre * total) * self.scale, total)
 
     def unscaled(self, w: Floats) -> Floats:
         """The same function of the features as they were given."""
@@ -65,15 +65,55 @@ class Design:
         return Design(X, self.scale, self.centre)
 
 
+def product(X: Any, w: Floats) -> Floats:
+    """X·w. Narrow dense X goes in blocks: NumPy would widen all of it at once."""
+    if sp.issparse(X) or X.dtype == np.float64:
+        return np.asarray(X @ w, dtype=np.float64)
+    out = np.empty(X.shape[0])
+    for start in range(0, out.size, BLOCK):
+        rows = slice(start, start + BLOCK)
+        out[rows] = X[rows] @ w
+    return out
+
+
+def pulled(X: Any, slopes: Floats) -> Floats:
+    """Xᵀ·slopes, in blocks as in :func:`product`."""
+    if sp.issparse(X) or X.dtype == np.float64:
+        return np.asarray(X.T @ slopes, dtype=np.float64)
+    out = np.zeros(X.shape[1])
+    for start in range(0, X.shape[0], BLOCK):
+        rows = slice(start, start + BLOCK)
+        out += slopes[rows] @ X[rows]
+    return out
+
+
+class Place(NamedTuple):
+    """Where the values of each feature lie, over the rows of X."""
+
+    lowest: Floats
+    highest: Floats
+    mean: Floats
+    centre: Floats
+    """What is subtracted: the mean, or for sparse X 0 if that is not far outside the values."""
+
+
 def make_design(X: Any, how: str, weight: Floats | None) -> Design:
-    """X scaled to unit deviation or unit maximum, and centred if it is dense."""
-    largest = largest_size(X)
+    """X scaled to unit deviation or unit maximum, and centred if it is dense.
+
+    A sparse feature is centred only where that leaves less than half of it, as of a year: it
+    has no zeros then.
+    """
+    lowest, highest = extent(X)
+    largest = np.maximum(highest, -lowest)
     _check_that_squares_fit(largest)
-    mean = mean_of(X, weight)
-    size = SCALES.choose(how)(X, weight, mean)
-    rounding = (1e-6 if X.dtype == np.float32 else 1e-10) * largest
+    centre = mean = mean_of(X, weight)
+    if sp.issparse(X):
+        away = np.maximum(highest - mean, mean - lowest)
+        centre = np.where(2 * away < largest, mean, 0.0)
+    size = SCALES.choose(how)(X, weight, Place(lowest, highest, mean, centre))
+    rounding = (1e-6 if X.dtype == np.float32 else 1e-12) * largest
     scale = np.divide(1.0, size, out=np.zeros(size.size), where=size > rounding)
-    return Design(X, scale, None if sp.issparse(X) else mean)
+    return Design(X, scale, centre)
 
 
 def _check_that_squares_fit(largest: Floats) -> None:
@@ -94,15 +134,13 @@ def _check_that_squares_fit(largest: Floats) -> None:
 
 def mean_of(X: Any, weight: Floats | None) -> Floats:
     """The weighted mean of each feature."""
-    n = X.shape[0]
-    share = np.full(n, 1 / n) if weight is None else weight / weight.sum()
-    return np.asarray(X.T @ share, dtype=np.float64)
+    return pulled(X, shares(weight, X.shape[0]))
 
 
-def deviation(X: Any, weight: Floats | None, mean: Floats) -> Floats:
+def deviation(X: Any, weight: Floats | None, place: Place) -> Floats:
     """The standard deviation of each feature; X is not copied."""
-    n = X.shape[0]
-    share = np.full(n, 1 / n) if weight is None else weight / weight.sum()
+    n, mean = X.shape[0], place.mean
+    share = shares(weight, n)
     variance = np.zeros(X.shape[1])
     filled = np.zeros(X.shape[1])
     for start in range(0, n, BLOCK):  # in blocks: no second X in memory
@@ -119,25 +157,30 @@ def deviation(X: Any, weight: Floats | None, mean: Floats) -> Floats:
     return np.sqrt(variance)
 
 
-def maximum(X: Any, weight: Floats | None, mean: Floats) -> Floats:
-    """The largest distance of each feature from its centre, which for sparse X is 0."""
-    if sp.issparse(X):
-        return largest_size(X)
-    return np.asarray(np.maximum(X.max(axis=0) - mean, mean - X.min(axis=0)))
+def maximum(X: Any, weight: Floats | None, place: Place) -> Floats:
+    """The largest distance of each feature from its centre."""
+    return np.maximum(place.highest - place.centre, place.centre - place.lowest)
 
 
-def largest_size(X: Any) -> Floats:
-    """max |x| of each feature, without a matrix of absolute values."""
+def extent(X: Any) -> tuple[Floats, Floats]:
+    """The least and the largest value of each feature; entries that are not stored are zeros."""
     if not sp.issparse(X):
-        return np.asarray(np.maximum(X.max(axis=0), -X.min(axis=0)), dtype=np.float64)
-    largest = np.zeros(X.shape[1])
+        return X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
+    features = X.shape[1]
+    lowest, highest = np.full(features, np.inf), np.full(features, -np.inf)
+    stored = np.zeros(features, np.int64)
     for start in range(0, X.nnz, 64 * BLOCK):
         entries = slice(start, start + 64 * BLOCK)
-        np.maximum.at(largest, X.indices[entries], np.abs(X.data[entries]))
-    return largest
+        np.minimum.at(lowest, X.indices[entries], X.data[entries])
+        np.maximum.at(highest, X.indices[entries], X.data[entries])
+        np.add.at(stored, X.indices[entries], 1)
+    has_zeros = stored < X.shape[0]
+    np.minimum(lowest, 0.0, out=lowest, where=has_zeros)
+    np.maximum(highest, 0.0, out=highest, where=has_zeros)
+    return lowest, highest
 
 
-SCALES: Registry[Callable[[Any, Floats | None, Floats], Floats]] = Registry(
+SCALES: Registry[Callable[[Any, Floats | None, Place], Floats]] = Registry(
     "scale", {"deviation": deviation, "maximum": maximum}
 )
 """What a feature is divided by. Deviation suits dense features; maximum leaves the zeros and

@@ -55,7 +55,9 @@ class OnProgress(Protocol):
 
 
 COLUMNS = ("step", "seconds", "surrogate_ap", "train_ap", "validation_ap", "gradient_norm")
-SURROGATE, TRAIN_AP = COLUMNS.index("surrogate_ap"), COLUMNS.index("train_ap")
+SURROGATE, TRAIN_AP, VALIDATION_AP = map(
+    COLUMNS.index, ("surrogate_ap", "train_ap", "validation_ap")
+)
 
 
 @dataclass

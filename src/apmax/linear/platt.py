@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from apmax.validation import Floats, Mask
+from apmax.validation import Floats, Mask, shares
 
 LEAST_SLOPE = float(np.exp(-10))
 """Of margins of unit deviation: the slope stays positive, and the ranking what it is."""
@@ -24,8 +24,7 @@ def platt(
     margins: Floats, positive: Mask, weight: Floats | None, total: float
 ) -> tuple[float, float]:
     """(slope > 0, offset) with the highest likelihood; `total` is Σ weights."""
-    v = np.ones(positive.size) if weight is None else weight
-    share = v / v.sum()
+    share = shares(weight, positive.size)
     plus = total * float(share[positive].sum())
     minus = total * float(share[~positive].sum())
     targets = 1 / (minus + 2), (plus + 1) / (plus + 2)
@@ -46,9 +45,11 @@ def platt(
 
 def centre_and_spread(margins: Floats, share: Floats) -> tuple[float, float]:
     """Mean and deviation; a deviation that is but rounding is 0."""
+    if np.ptp(margins) <= ROUNDING * np.abs(margins).max():
+        return float(margins[0]), 0.0
     centre = float(np.einsum("i,i", share, margins))  # no BLAS: to wake its threads takes longer
     spread = float(np.sqrt(np.einsum("i,i", share, np.square(margins - centre))))
-    return centre, spread if spread > ROUNDING * np.abs(margins).max() else 0.0
+    return centre, spread
 
 
 def _sample(z: Floats, positive: Mask, share: Floats) -> tuple[Floats, Mask, Floats]:

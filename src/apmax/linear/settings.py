@@ -10,7 +10,7 @@ from apmax.method.directions import check_beta
 from apmax.method.sampling import SAMPLING
 from apmax.method.schedules import SCHEDULES
 from apmax.method.table import METHODS
-from apmax.problem.surrogates import default_gamma, resolve
+from apmax.problem.surrogates import Surrogate, default_gamma, resolve
 from apmax.registry import Registry
 from apmax.validation import check_count, check_gamma, check_real, check_switch
 
@@ -28,7 +28,7 @@ class Settings(NamedTuple):
     """The parameters of one fit, all decided."""
 
     solver: str
-    surrogate: str
+    surrogate: Surrogate
     gamma: float
     alpha: float
     anchored: bool
@@ -38,7 +38,7 @@ class Settings(NamedTuple):
 
 
 def defaults_of(
-    solver: str, surrogate: str | None, anchor: str | None, schedule: str | None
+    solver: str, surrogate: str | Surrogate | None, anchor: str | None, schedule: str | None
 ) -> Settings:
     """What None means for a solver: measured on real data, and so not always the paper's.
 
@@ -47,16 +47,16 @@ def defaults_of(
     full_batch = solver == FULL_BATCH
     anchored = full_batch if anchor == "auto" else anchor == "logistic"
     alpha = 1.0 if anchored else 1e-5
-    surrogate = surrogate or "logistic"
-    gamma = default_gamma(surrogate)
+    chosen = resolve(surrogate or "logistic")
+    gamma = default_gamma(chosen)
     if full_batch:
-        return Settings(solver, surrogate, gamma, alpha, anchored, 200, 1.0, "constant")
+        return Settings(solver, chosen, gamma, alpha, anchored, 200, 1.0, "constant")
     method = METHODS[solver]
-    gamma = STOCHASTIC_GAMMA.get(surrogate, gamma)
+    gamma = STOCHASTIC_GAMMA.get(chosen.name, gamma)
     schedule = schedule or (FADING if method.schedule == "constant" else method.schedule)
     rates = RATES.get(method.direction, ADAPTIVE_RATES)
     rate = rates[1 if schedule == "inverse_sqrt" else 0]
-    return Settings(solver, surrogate, gamma, alpha, anchored, 4000, rate, schedule)
+    return Settings(solver, chosen, gamma, alpha, anchored, 4000, rate, schedule)
 
 
 def settings_of(model: Any) -> Settings:
@@ -64,10 +64,8 @@ def settings_of(model: Any) -> Settings:
     solver = FULL_BATCH if model.solver == "auto" else model.solver
     known: Registry[Any] = Registry("solver", {FULL_BATCH: None, "auto": None, **METHODS})
     known.choose(solver)
-    if model.surrogate is not None:
-        resolve(model.surrogate)
-    if model.anchor not in ("auto", "logistic", None):
-        Registry("anchor", {"auto": 0, "logistic": 0, "None": 0}).choose(str(model.anchor))
+    if model.anchor is not None:
+        Registry("anchor", {"auto": 0, "logistic": 0}).choose(model.anchor)
     if model.schedule is not None:
         Registry("schedule", {**SCHEDULES, FADING: None}).choose(model.schedule)
     default = defaults_of(solver, model.surrogate, model.anchor, model.schedule)
@@ -92,7 +90,7 @@ def settings_of(model: Any) -> Settings:
     check_count(model.batch_size, "batch_size", at_least=3, why="it holds both classes")
     max_iter = given(model.max_iter, default.max_iter)
     check_count(max_iter, "max_iter", why="it is the number of iterations or rounds")
-    for name in ("fit_intercept", "early_stopping", "warm_start", "verbose"):
+    for name in ("fit_intercept", "early_stopping", "warm_start"):
         check_switch(getattr(model, name), name)
     SAMPLING.choose(model.sampling)
     check_checkpoint(model, solver)

@@ -13,13 +13,12 @@ from apmax.linear.base import TrainingSet
 from apmax.linear.checkpoint import Checkpoint
 from apmax.linear.design import Design
 from apmax.linear.full_batch import ap_objective, minimise, relative_penalty
-from apmax.linear.history import SURROGATE, TRAIN_AP, FitStatus, History
+from apmax.linear.history import SURROGATE, TRAIN_AP, VALIDATION_AP, FitStatus, History
 from apmax.linear.resuming import Outcome, restore_fit, saved_fit
 from apmax.linear.settings import FADING, Settings
 from apmax.linear.stochastic import StochasticRun
 from apmax.method.table import METHODS
 from apmax.problem.exact import surrogate_ap
-from apmax.problem.surrogates import resolve
 from apmax.validation import Floats
 
 ROUNDS_PER_CHUNK = 500
@@ -58,7 +57,7 @@ def run_full_batch(fit: Fit) -> Outcome:
         design,
         train.positive,
         train.weight,
-        surrogate=resolve(settings.surrogate),
+        surrogate=settings.surrogate,
         gamma=settings.gamma,
         penalty=penalty,
         anchor=anchor,
@@ -97,7 +96,7 @@ def run_stochastic(fit: Fit) -> Outcome:
         train.positive,
         start,
         weight=train.weight,
-        surrogate=resolve(settings.surrogate),
+        surrogate=settings.surrogate,
         gamma=settings.gamma,
         penalty=_penalty(settings, anchor),
         anchor=anchor,
@@ -154,10 +153,16 @@ def _rounds(run: StochasticRun, fit: Fit) -> Outcome:
 
 
 def _is_worse(run: StochasticRun, fit: Fit) -> bool:
-    """Whether a run from 0 is no better than 0, or one from a fit much worse than that."""
+    """Whether a run from 0 is no better than 0, or one from a fit much worse than that.
+
+    Where held-out data choose the point that is kept, it is that one that counts.
+    """
     first, last = fit.history.rows[0], fit.history.rows[-1]
+    held_out = fit.history.validation is not None
     if fit.start.any():
-        return bool(last[TRAIN_AP] < MUCH_WORSE * first[TRAIN_AP])
+        return bool(not held_out and last[TRAIN_AP] < MUCH_WORSE * first[TRAIN_AP])
+    if held_out:
+        return bool(run.w[:-1].any() and fit.history.best_ap <= first[VALIDATION_AP])
     return bool(run.w[:-1].any() and last[SURROGATE] <= first[SURROGATE])
 
 
@@ -197,6 +202,5 @@ def _diverged(rounds: int, settings: Settings) -> FitStatus:
 def batch_of(model: Any, train: TrainingSet) -> tuple[int, int]:
     """Positives and negatives per batch, no more than there are of each."""
     available = int(train.positive.sum()), int((~train.positive).sum())
-    wanted = max(2, round(model.batch_size * model.positive_rate))
-    positives = min(wanted, available[0])
-    return positives, min(max(1, model.batch_size - wanted), available[1])
+    wanted = min(max(2, round(model.batch_size * model.positive_rate)), model.batch_size - 1)
+    return min(wanted, available[0]), min(model.batch_size - wanted, available[1])

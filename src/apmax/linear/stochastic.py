@@ -99,13 +99,18 @@ class StochasticRun:
             written_at=np.full(m, NEVER),
         )
         self.rounds = 0
-        self.log_decay = np.zeros((1, 2))
+        self._decays = np.zeros((1, 2))
         self.gradient_norm = np.nan
 
     @property
     def w(self) -> Floats:
         """The parameters now."""
         return self.memory.w
+
+    @property
+    def log_decay(self) -> Floats:
+        """Σ log(1 − β₀) up to each round, as two doubles; one row if the method needs none."""
+        return self._decays[: self.rounds + 1]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that the rounds so far have left behind, but for the generator and two numbers."""
@@ -116,7 +121,8 @@ class StochasticRun:
         self, arrays: dict[str, NDArray[Any]], *, rounds: int, gradient_norm: float
     ) -> None:
         """Go back to where :meth:`arrays` was called, after so many rounds."""
-        expected = {**self.arrays(), "log_decay": np.empty((rounds + 1, 2))}
+        decays = rounds + 1 if self._decays_are_read else 1
+        expected = {**self.arrays(), "log_decay": np.empty((decays, 2))}
         for name, own in expected.items():
             if arrays[name].shape != own.shape or arrays[name].dtype != own.dtype:
                 raise ValueError(f"{name} has the shape {arrays[name].shape}, not {own.shape}")
@@ -126,7 +132,7 @@ class StochasticRun:
             raise ValueError("a row of U was written in a round that has not been")
         for name in CARRIED:
             getattr(self.memory, name)[...] = arrays[name]
-        self.log_decay = arrays["log_decay"]
+        self._decays = arrays["log_decay"]
         self.rounds, self.gradient_norm = rounds, gradient_norm
 
     def advance(self, rounds: int) -> None:
@@ -138,8 +144,7 @@ class StochasticRun:
         steady = np.ones(rounds)
         eta, beta0, beta1 = (schedule(first, times) * steady for first in self.first_values)
         eta *= fade(times, self.fade_over)
-        self.log_decay = np.concatenate([self.log_decay, self._log_decay_of(beta0)])
-        steps = Steps(self.rounds, eta, beta0, beta1, self.log_decay)
+        steps = Steps(self.rounds, eta, beta0, beta1, self._log_decay_through(beta0))
         self.gradient_norm = run_rounds(
             self.features,
             self.positives,
@@ -152,14 +157,26 @@ class StochasticRun:
         )
         self.rounds += rounds
 
-    def _log_decay_of(self, beta0: Floats) -> Floats:
-        """Σ log(1 − β₀) after each of these rounds, as two doubles."""
+    @property
+    def _decays_are_read(self) -> bool:
+        return self.method.tracker == "randomized_coordinate"
+
+    def _log_decay_through(self, beta0: Floats) -> Floats:
+        """The sums up to now and after each of the next rounds; the table doubles when full."""
+        if not self._decays_are_read:
+            return self._decays
+        now, end = self.rounds + 1, self.rounds + 1 + beta0.size
+        if end > self._decays.shape[0]:
+            grown = np.empty((max(end, 2 * now), 2))
+            grown[:now] = self.log_decay
+            self._decays = grown
         logs = np.full(beta0.size, LOG_OF_NOTHING)
         np.log1p(-beta0, out=logs, where=beta0 < 1)
-        so_far = self.log_decay[-1].astype(np.longdouble).sum()
+        so_far = self._decays[now - 1].astype(np.longdouble).sum()
         total = so_far + np.cumsum(logs, dtype=np.longdouble)
-        high = total.astype(np.float64)
-        return np.stack([high, (total - high).astype(np.float64)], axis=1)
+        self._decays[now:end, 0] = high = total.astype(np.float64)
+        self._decays[now:end, 1] = (total - high).astype(np.float64)
+        return self._decays[:end]
 
     def _draw(self, rounds: int) -> Any:
         from apmax.kernels.descent import Draws, draw_distinct
@@ -197,11 +214,11 @@ def _features(design: Design) -> Any:
 
     X: Any = design.X
     none = np.empty(0, dtype=X.dtype)
-    none_centred = np.empty(0)
+    centre = design.centre if design.centre.any() else np.empty(0)
     if sp.issparse(X):
-        return Features(none.reshape(0, 0), X.data, X.indices, X.indptr, design.scale, none_centred)
+        return Features(none.reshape(0, 0), X.data, X.indices, X.indptr, design.scale, centre)
     no_index = np.empty(0, dtype=np.int32)
-    return Features(X, none, no_index, no_index, design.scale, design.centre)
+    return Features(X, none, no_index, no_index, design.scale, centre)
 
 
 def _rules(

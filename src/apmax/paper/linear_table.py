@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import StratifiedKFold
 
 from apmax.linear.classifier import APClassifier
-from apmax.linear.path import APClassifierCV
+from apmax.linear.classifier_cv import APClassifierCV
 from apmax.method.table import METHODS
 from apmax.metrics import average_precision
 from apmax.paper.protocol import (

@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from apmax.linear.classifier import APClassifier
-from apmax.linear.path import APClassifierCV
+from apmax.linear.classifier_cv import APClassifierCV
 from apmax.metrics import average_precision
 from apmax.pipeline.training import logistic_regression_cv
 from apmax.validation import Floats, Mask

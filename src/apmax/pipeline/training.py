@@ -22,7 +22,7 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from apmax.data.files import Dataset, load
 from apmax.errors import LabelError, ParameterError
 from apmax.linear.classifier import APClassifier
-from apmax.linear.path import APClassifierCV
+from apmax.linear.classifier_cv import APClassifierCV
 from apmax.linear.settings import FULL_BATCH
 from apmax.method.table import METHODS
 from apmax.metrics import average_precision

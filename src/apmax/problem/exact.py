@@ -29,6 +29,7 @@ from apmax.problem.surrogates import (
     SQUARED_HINGE,
     Surrogate,
     check_lower_bound,
+    default_gamma,
     resolve,
 )
 from apmax.validation import (
@@ -56,7 +57,7 @@ def surrogate_ap(
     y: ArrayLike,
     *,
     surrogate: str | Surrogate = "squared_hinge",
-    gamma: float = 0.1,
+    gamma: float | None = None,
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
 ) -> SurrogateAP:
@@ -71,7 +72,7 @@ def surrogate_ap(
     y : n labels: bool, {0, 1}, {-1, 1}, or any two values with `pos_label`.
     surrogate : "squared_hinge", "logistic", or a registered or given `Surrogate`.
     gamma : margin of the squared hinge, slope of the logistic; > 0. It is in units of the
-        scores: for scores in [0, 1], 0.1 and 20 are good first values.
+        scores; None is 0.1 and 20, good first values for scores in [0, 1].
     sample_weight : n weights ≥ 0; a weight of 2 is the same as the example twice.
     pos_label : the positive class, where labels do not say it themselves.
 
@@ -99,7 +100,7 @@ def surrogate_ap(
     [0.391, -0.477, 0.134, -0.048]
     """
     chosen = resolve(surrogate)
-    gamma = check_gamma(gamma)
+    gamma = check_gamma(default_gamma(chosen) if gamma is None else gamma)
     check_lower_bound(chosen, gamma)
     s = check_scores(scores)
     positive = check_labels(y, pos_label=pos_label)
