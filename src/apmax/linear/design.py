@@ -92,9 +92,8 @@ class Place(NamedTuple):
 
     lowest: Floats
     highest: Floats
-    mean: Floats
     centre: Floats
-    """What is subtracted: the mean, or for sparse X 0 if that is not far outside the values."""
+    """What is subtracted: the mean, or 0 for the sparse features that are not far from it."""
 
 
 def make_design(X: Any, how: str, weight: Floats | None) -> Design:
@@ -106,14 +105,22 @@ def make_design(X: Any, how: str, weight: Floats | None) -> Design:
     lowest, highest = extent(X)
     largest = np.maximum(highest, -lowest)
     _check_that_squares_fit(largest)
-    centre = mean = mean_of(X, weight)
-    if sp.issparse(X):
-        away = np.maximum(highest - mean, mean - lowest)
-        centre = np.where(2 * away < largest, mean, 0.0)
-    size = SCALES.choose(how)(X, weight, Place(lowest, highest, mean, centre))
+    centre = _centre(X, weight, lowest, highest)
+    size = SCALES.choose(how)(X, weight, Place(lowest, highest, centre))
     rounding = (1e-6 if X.dtype == np.float32 else 1e-12) * largest
     scale = np.divide(1.0, size, out=np.zeros(size.size), where=size > rounding)
     return Design(X, scale, centre)
+
+
+def _centre(X: Any, weight: Floats | None, lowest: Floats, highest: Floats) -> Floats:
+    """The mean of dense features, and of sparse ones whose values are nearer to it than to 0."""
+    if not sp.issparse(X):
+        return mean_of(X, weight)
+    if not ((lowest > 0) | (highest < 0)).any():
+        return np.zeros(X.shape[1])
+    mean = mean_of(X, weight)
+    away = np.maximum(highest - mean, mean - lowest)
+    return np.where(2 * away < np.maximum(highest, -lowest), mean, 0.0)
 
 
 def _check_that_squares_fit(largest: Floats) -> None:
@@ -139,8 +146,9 @@ def mean_of(X: Any, weight: Floats | None) -> Floats:
 
 def deviation(X: Any, weight: Floats | None, place: Place) -> Floats:
     """The standard deviation of each feature; X is not copied."""
-    n, mean = X.shape[0], place.mean
+    n = X.shape[0]
     share = shares(weight, n)
+    mean = mean_of(X, weight) if sp.issparse(X) else place.centre
     variance = np.zeros(X.shape[1])
     filled = np.zeros(X.shape[1])
     for start in range(0, n, BLOCK):  # in blocks: no second X in memory
@@ -166,17 +174,11 @@ def extent(X: Any) -> tuple[Floats, Floats]:
     """The least and the largest value of each feature; entries that are not stored are zeros."""
     if not sp.issparse(X):
         return X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
-    features = X.shape[1]
-    lowest, highest = np.full(features, np.inf), np.full(features, -np.inf)
-    stored = np.zeros(features, np.int64)
-    for start in range(0, X.nnz, 64 * BLOCK):
-        entries = slice(start, start + 64 * BLOCK)
-        np.minimum.at(lowest, X.indices[entries], X.data[entries])
-        np.maximum.at(highest, X.indices[entries], X.data[entries])
-        np.add.at(stored, X.indices[entries], 1)
-    has_zeros = stored < X.shape[0]
-    np.minimum(lowest, 0.0, out=lowest, where=has_zeros)
-    np.maximum(highest, 0.0, out=highest, where=has_zeros)
+    from apmax.kernels.columns import extent_of_columns
+
+    lowest, highest = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    stored = np.zeros(X.shape[1], np.int64)
+    extent_of_columns(X.indices, X.data, X.shape[0], stored, lowest, highest)
     return lowest, highest
 
 
