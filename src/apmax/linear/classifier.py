@@ -54,7 +54,8 @@ class APClassifier(LinearAPModel):
     anchor : "logistic" penalises the distance to a logistic regression, None the distance
         to 0; "auto" is "logistic" for "lbfgs" and None for the others.
     max_iter : iterations of L-BFGS, or rounds; None takes the solver's default.
-    tol : L-BFGS stops when no entry of the gradient is larger.
+    tol : L-BFGS stops when no entry of the gradient is larger, or when an iteration gains less
+        than 1e-9 of the objective.
     batch_size : examples per round. This and the parameters down to `fit_intercept` are read
         by the stochastic solvers only, and `tol` by "lbfgs" only.
     positive_rate : share of positives in a batch.
@@ -76,8 +77,8 @@ class APClassifier(LinearAPModel):
     random_state : of the draws and of the validation split.
     checkpoint : a folder in which a stochastic fit keeps its state, about once a second. The
         same fit on the same data, started again after it was stopped or killed, goes on from
-        there and ends with the same bits; once it has ended, it returns at once. See
-        docs/reliability.md.
+        there and ends with the same bits; once it has ended, it returns at once. One fit at a
+        time: not for the folds of a cross-validation. See docs/reliability.md.
     verbose : show progress on a terminal.
 
     Attributes
@@ -87,7 +88,8 @@ class APClassifier(LinearAPModel):
     n_iter_ : iterations or rounds done.
     history_ : dict of arrays: step, seconds, surrogate_ap, train_ap, validation_ap,
         gradient_norm.
-    status_ : whether the fit converged, with a message.
+    status_ : whether the fit converged, with a message; of a stochastic one, that it did its
+        rounds and did not diverge.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from apmax.errors import ParameterError
 from apmax.linear.averaging import all_on_the_surest, standardised, weigh
 from apmax.linear.base import LinearAPModel, TrainingSet
 from apmax.linear.design import SCALES, Design, make_design
-from apmax.linear.folds import Fold, folds_of
+from apmax.linear.folds import Fold, folds_of, is_number_of_folds
 from apmax.linear.full_batch import Minimum, fit_logistic
 from apmax.linear.history import FitStatus, end_line, show_line, watch
 from apmax.linear.path import Anchor, FoldPath, Path
@@ -51,7 +51,8 @@ class APClassifierCV(LinearAPModel):
     surrogate, gamma, max_iter, tol : as in :class:`APClassifier` with solver "lbfgs".
     average : whether to average; without, it is one fit on all data, chosen as above.
     cv : number of stratified folds, shuffled (always alike: files are often in some order, and
-        folds in that order mislead), or a scikit-learn splitter, or an iterable of splits.
+        folds in that order mislead), or a scikit-learn splitter, or an iterable of splits; for
+        groups, ``list(splitter.split(X, y, groups))``.
     n_jobs : processes over which the folds are spread.
     verbose : show on a terminal how many folds are done.
 
@@ -63,7 +64,7 @@ class APClassifierCV(LinearAPModel):
     logistic_scores_ : dict of scale → (n_Cs, n_folds) AP of logistic regression.
     scores_ : dict of scale → (n_alphas, n_folds) AP along the path.
     weights_ : dict of scale → (1 + n_alphas,), the share of logistic regression and of each
-        alpha in the result.
+        alpha in the result. Without `average`, this and `scores_` have the better scale only.
     n_iter_, status_ : the most iterations of a fit on all data that weighs anything, and
         whether all of them converged.
 
@@ -104,29 +105,14 @@ class APClassifierCV(LinearAPModel):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> APClassifierCV:
         """Choose by cross-validation, fit to all data, and return self."""
-        path = self._checked_path()
-        Cs = self._checked_Cs()
+        path, Cs = self._checked_path(), self._checked_Cs()
         data = self._checked(X, y, sample_weight)
-        if isinstance(self.cv, (int, np.integer)):
+        if is_number_of_folds(self.cv):
             data = data.seen()
         folds = folds_of(self.cv, data)
         data = data.seen()
-        designs = {name: make_design(data.X, name, data.weight) for name in SCALES}
-        logistic_scores = {
-            name: np.stack(
-                self._over_folds(
-                    f"logistic regression, {name}", _logistic_scores, folds, design, Cs
-                ),
-                axis=1,
-            )
-            for name, design in designs.items()
-        }
-        mean_ap = {name: each.mean(axis=1) for name, each in logistic_scores.items()}
-        anchors = {
-            name: Anchor(design, Cs[int(np.argmax(mean_ap[name]))])
-            for name, design in designs.items()
-        }
-        best_scale = max(anchors, key=lambda name: mean_ap[name].max())
+        logistic_scores, anchors = self._anchors(data, folds, Cs)
+        best_scale = max(anchors, key=lambda name: logistic_scores[name].mean(axis=1).max())
         if not self.average:
             anchors = {best_scale: anchors[best_scale]}
         paths = {
@@ -158,6 +144,19 @@ class APClassifierCV(LinearAPModel):
                 stacklevel=2,
             )
         return self
+
+    def _anchors(
+        self, data: TrainingSet, folds: list[Fold], Cs: Sequence[float]
+    ) -> tuple[dict[str, Floats], dict[str, Anchor]]:
+        """AP of logistic regression for each scale, C and fold, and for each scale the best C."""
+        scores, anchors = {}, {}
+        for name in SCALES:
+            design = make_design(data.X, name, data.weight)
+            what = f"logistic regression, {name}"
+            of_folds = self._over_folds(what, _logistic_scores, folds, design, Cs)
+            scores[name] = np.stack(of_folds, axis=1)
+            anchors[name] = Anchor(design, float(Cs[int(np.argmax(scores[name].mean(axis=1)))]))
+        return scores, anchors
 
     def _members(
         self,

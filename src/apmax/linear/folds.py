@@ -33,12 +33,15 @@ class Fold(NamedTuple):
         return self.data.rows(self.test_rows).seen()
 
 
+def is_number_of_folds(cv: Any) -> bool:
+    """Whether the folds are ours to choose; None is five."""
+    return cv is None or isinstance(cv, (int, np.integer))
+
+
 def folds_of(cv: Any, data: TrainingSet) -> list[Fold]:
     """The folds of a number, a splitter or an iterable of splits; all have both classes."""
-    if cv is None:
-        cv = DEFAULT_FOLDS
-    if isinstance(cv, (int, np.integer)):
-        cv = _stratified(int(cv), data.positive)
+    if is_number_of_folds(cv):
+        cv = _stratified(DEFAULT_FOLDS if cv is None else int(cv), data.positive)
     folds = [
         Fold(data, *(_rows(part, data, number) for part in split))
         for number, split in enumerate(_splits(cv, data))
