@@ -59,7 +59,7 @@ def check_labels(y: ArrayLike, *, pos_label: Any = None, name: str = "y") -> Mas
     """The mask of positives; labels are bool, {0, 1}, {-1, 1}, or anything with a `pos_label`."""
     raw = _as_vector(y, name)
     _check_no_label_is_missing(raw, name)
-    positive = _plain_positives(raw) if pos_label is None else None
+    positive = plain_positives(raw) if pos_label is None else None
     if positive is None:
         positive = _positives_among(raw, pos_label, name)
     if not positive.any():
@@ -206,7 +206,7 @@ def _numbers_or_objects(array: NDArray[Any]) -> NDArray[Any]:
     return inferred if inferred.dtype.kind in "biuf" else array
 
 
-def _plain_positives(raw: NDArray[Any]) -> Mask | None:
+def plain_positives(raw: NDArray[Any]) -> Mask | None:
     """Positives of bool, {0, 1} and {-1, 1} labels without sorting; None for anything else."""
     if raw.dtype.kind == "b":
         return raw

@@ -161,6 +161,7 @@ def test_a_rare_class_that_sorts_first_is_told(model: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         clone(model).fit(X, np.where(rare, "yes", "no"))
+        clone(model).fit(X, ~rare)  # True is said to be positive
 
 
 def test_constant_and_empty_features_get_no_weight() -> None:

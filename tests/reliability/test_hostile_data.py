@@ -161,7 +161,6 @@ HARD: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*the second class:UserWarning")
 @pytest.mark.parametrize("name", ["lbfgs", "adap-adam"])
 @pytest.mark.parametrize("given", HARD)
 def test_hard_data_give_a_finite_model_or_a_named_error(name: str, given: str) -> None:

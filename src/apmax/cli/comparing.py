@@ -20,7 +20,7 @@ from apmax.cli.options import Data, Positive, ReportFile, Seed, Target, check_ta
 
 if TYPE_CHECKING:  # what takes long to import is imported by the command that needs it
     from apmax.data.files import Dataset
-    from apmax.pipeline.training import Run
+    from apmax.pipeline.comparison import Run
     from apmax.report.comparison import Comparison
 
 
@@ -57,8 +57,8 @@ def compare(
 def _run(
     settings: Settings, dataset: Dataset, folds: int, repeats: int, seed: int
 ) -> dict[str, list[Run]]:
-    from apmax.pipeline.training import compare as compare_models
-    from apmax.pipeline.training import contenders_for
+    from apmax.pipeline.comparison import compare as compare_models
+    from apmax.pipeline.comparison import contenders_for
 
     names = [contender.name for contender in contenders_for(dataset)]
     runs: dict[str, list[Run]] = {name: [] for name in names}

@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from apmax.errors import LabelError, ShapeError, WeightError
 from apmax.linear.design import Design, product
 from apmax.linear.platt import platt
-from apmax.validation import Floats, Mask, check_weights
+from apmax.validation import Floats, Mask, check_weights, plain_positives
 
 MOSTLY = 0.9
 """The share of a class from which on it is hardly the one that is looked for."""
@@ -142,6 +142,9 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _warn_if_common(positive: Mask, weight: Floats | None, classes: NDArray[Any]) -> None:
+    """Labels such as words do not say which class is meant; bool, {0, 1} and {-1, 1} do."""
+    if plain_positives(classes) is not None:
+        return
     share = float(np.average(positive, weights=weight))
     if share > MOSTLY:
         rare, common = classes.tolist()

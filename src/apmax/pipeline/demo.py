@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from apmax.linear.classifier import APClassifier
 from apmax.linear.classifier_cv import APClassifierCV
 from apmax.metrics import average_precision
-from apmax.pipeline.training import logistic_regression_cv
+from apmax.pipeline.comparison import logistic_regression_cv
 from apmax.validation import Floats, Mask
 
 DIGITS, COMPONENTS = 10, 6

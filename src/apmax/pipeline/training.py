@@ -1,23 +1,15 @@
-"""Train a model on a file's data, score it, and compare it with what people use today."""
+"""Train a model on a file's data, and score it."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from inspect import signature
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegressionCV
-from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 from apmax.data.files import Dataset, load
 from apmax.errors import LabelError, ParameterError
@@ -25,17 +17,14 @@ from apmax.linear.classifier import APClassifier
 from apmax.linear.classifier_cv import APClassifierCV
 from apmax.linear.settings import FULL_BATCH
 from apmax.method.table import METHODS
-from apmax.metrics import average_precision
 from apmax.pipeline.drift import unused_in_training
 from apmax.pipeline.encoder import TableEncoder
 from apmax.pipeline.model import Model
 from apmax.registry import Registry
-from apmax.validation import Floats, Mask
+from apmax.validation import Floats
 
 CROSS_VALIDATED, FOLDS = "cv", 5
 Rows = NDArray[np.int64]
-LARGEST_DENSE = 1 << 31
-"""Bytes of a dense matrix above which boosted trees are left out of a comparison."""
 
 
 @dataclass(frozen=True)
@@ -213,103 +202,3 @@ def _spelled(label: Any) -> str:
         return str(float(text))  # 1, 1.0 and +1 are one label
     except ValueError:
         return text
-
-
-# ---------------------------------------------------------------- comparison
-
-
-class Contender(NamedTuple):
-    """A way to train: features and labels in, scores of other features out."""
-
-    name: str
-    scores: Callable[[Any, Mask, Any], Floats]
-
-
-class Run(NamedTuple):
-    """One model on one split: its test AP, and the rows tested with their scores."""
-
-    name: str
-    ap: float
-    rows: Rows
-    scores: Floats
-
-
-def logistic_regression_cv(folds: Any) -> LogisticRegressionCV:
-    """LogisticRegressionCV scored by AP, for any scikit-learn from 1.6 on."""
-    options: dict[str, Any] = {"cv": folds, "scoring": "average_precision", "max_iter": 2000}
-    if "use_legacy_attributes" in signature(LogisticRegressionCV).parameters:
-        options |= {"l1_ratios": (0.0,), "use_legacy_attributes": False}
-    return LogisticRegressionCV(**options)
-
-
-def _logistic_regression(X: Any, y: Mask, X_test: Any) -> Floats:
-    """As APClassifierCV chooses it: the scale of the features and C by cross-validated AP."""
-    best, scores = -np.inf, np.zeros(X_test.shape[0])
-    for scaler in (MaxAbsScaler(), StandardScaler(with_mean=not sp.issparse(X))):
-        model = logistic_regression_cv(StratifiedKFold(5, shuffle=True, random_state=0))
-        fitted = make_pipeline(scaler, model).fit(X, y)
-        every = model.scores_
-        each = (
-            np.concatenate([np.asarray(one) for one in every.values()])
-            if isinstance(every, dict)
-            else np.asarray(every)
-        )
-        reached = float(each.reshape(5, -1).mean(axis=0).max())
-        if reached > best:
-            best, scores = reached, np.asarray(fitted.decision_function(X_test))
-    return scores
-
-
-def _apmax(X: Any, y: Mask, X_test: Any) -> Floats:
-    return APClassifierCV().fit(X, y).decision_function(X_test)
-
-
-def _boosted_trees(X: Any, y: Mask, X_test: Any) -> Floats:
-    dense = [part.toarray() if sp.issparse(part) else part for part in (X, X_test)]
-    model = HistGradientBoostingClassifier(random_state=0).fit(dense[0], y)
-    return np.asarray(model.decision_function(dense[1]))
-
-
-LOGISTIC = Contender("logistic regression", _logistic_regression)
-APMAX = Contender("apmax (APClassifierCV)", _apmax)
-TREES = Contender("boosted trees", _boosted_trees)
-
-
-def contenders_for(dataset: Dataset) -> list[Contender]:
-    """Logistic regression first, then ours; trees if a dense matrix of the features fits."""
-    X = dataset.X
-    features = len(TableEncoder.fit(X).feature_names()) if hasattr(X, "columns") else X.shape[1]
-    trees = [TREES] if X.shape[0] * features * 8 <= LARGEST_DENSE else []
-    return [LOGISTIC, APMAX, *trees]
-
-
-def compare(dataset: Dataset, *, folds: int = 5, repeats: int = 2, seed: int = 0) -> Iterator[Run]:
-    """Every model on every split, as they come.
-
-    Tables are encoded anew for each training part, so that nothing of a test part is known.
-    """
-    if dataset.y is None:
-        raise ParameterError("the data have no target: say which column it is")
-    fewest = int(min(dataset.y.sum(), (~dataset.y).sum()))
-    if fewest - -(-fewest // folds) < FOLDS:
-        raise ParameterError(
-            f"the rarer class has {fewest} rows: a training part of {folds} folds would have fewer "
-            f"than the {FOLDS} that the choice of penalties needs; use more data, or other folds"
-        )
-    contenders = contenders_for(dataset)
-    splitter = RepeatedStratifiedKFold(n_splits=folds, n_repeats=repeats, random_state=seed)
-    for rows, others in splitter.split(np.zeros(dataset.y.size), dataset.y):
-        X, X_test = _parts(dataset.X, rows, others)
-        for contender in contenders:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                scores = contender.scores(X, dataset.y[rows], X_test)
-            ap = average_precision(dataset.y[others], scores)
-            yield Run(contender.name, ap, others, scores)
-
-
-def _parts(X: Any, rows: Any, others: Any) -> tuple[Any, Any]:
-    if not hasattr(X, "columns"):
-        return X[rows], X[others]
-    encoder = TableEncoder.fit(X.iloc[rows])
-    return encoder.transform(X.iloc[rows]), encoder.transform(X.iloc[others])
