@@ -21,14 +21,13 @@ def log_loss(margins, positive, share, slopes):
 
 
 @kernel
-def smoothed_log_loss(z, positive, share, target_minus, target_plus, p):
-    """Σ share · (log(1 + eˣ) − target · x) for x = p₀z + p₁, its gradient and Hessian in p."""
-    value = g0 = g1 = h00 = h01 = h11 = 0.0
+def slopes_of_smoothed_log_loss(z, positive, share, target_minus, target_plus, p):
+    """Gradient and Hessian in p of Σ share · (log(1 + eˣ) − target · x) for x = p₀z + p₁."""
+    g0 = g1 = h00 = h01 = h11 = 0.0
     for j in range(z.size):
         target = target_plus if positive[j] else target_minus
         x = p[0] * z[j] + p[1]
         tail = np.exp(-abs(x))
-        value += share[j] * (np.log1p(tail) + max(x, 0.0) - target * x)
         sigma = (1.0 if x >= 0 else tail) / (1.0 + tail)
         error = share[j] * (sigma - target)
         g0 += error * z[j]
@@ -37,4 +36,4 @@ def smoothed_log_loss(z, positive, share, target_minus, target_plus, p):
         h00 += curvature * z[j] * z[j]
         h01 += curvature * z[j]
         h11 += curvature
-    return value, np.array([g0, g1]), np.array([[h00, h01], [h01, h11]])
+    return np.array([g0, g1]), np.array([[h00, h01], [h01, h11]])

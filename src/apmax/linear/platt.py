@@ -12,7 +12,7 @@ from apmax.validation import Floats, Mask, shares
 
 LEAST_SLOPE = float(np.exp(-10))
 """Of margins of unit deviation: the slope stays positive, and the ranking what it is."""
-ITERATIONS, HALVINGS = 100, 30
+ITERATIONS, HALVINGS, OVERSHOOT = 100, 30, 0.1
 SAMPLE = 2048
 """Examples of a class from which the first steps are taken, where there are many more."""
 ROUNDING = 64 * np.finfo(np.float64).eps
@@ -67,11 +67,15 @@ def _sample(z: Floats, positive: Mask, share: Floats) -> tuple[Floats, Mask, Flo
 def _newton(
     z: Floats, positive: Mask, share: Floats, targets: tuple[float, float], p: Floats, free: int
 ) -> Floats:
-    """Minimise the log-loss of p₀z + p₁ over the last `free` parameters, from p."""
-    from apmax.kernels.logloss import smoothed_log_loss
+    """Minimise the log-loss of p₀z + p₁ over the last `free` parameters, from p.
+
+    A step is halved until the slope along it has not turned up by more than OVERSHOOT of what
+    it was: the loss is convex, so that no value of it is needed, nor a logarithm per example.
+    """
+    from apmax.kernels.logloss import slopes_of_smoothed_log_loss
 
     moving = slice(2 - free, 2)
-    value, gradient, hessian = smoothed_log_loss(z, positive, share, *targets, p)
+    gradient, hessian = slopes_of_smoothed_log_loss(z, positive, share, *targets, p)
     for _ in range(ITERATIONS):
         g = gradient[moving]
         curvature = hessian[moving, moving] + 1e-12 * np.eye(free)
@@ -82,9 +86,9 @@ def _newton(
         for halving in range(HALVINGS):
             trial = p.copy()
             trial[moving] += step / 2**halving
-            found = smoothed_log_loss(z, positive, share, *targets, trial)
-            if found[0] <= value + 1e-4 * decrease / 2**halving:
-                p, (value, gradient, hessian) = trial, found
+            found = slopes_of_smoothed_log_loss(z, positive, share, *targets, trial)
+            if step @ found[0][moving] <= -OVERSHOOT * decrease:
+                p, (gradient, hessian) = trial, found
                 break
         else:
             break  # no step improves any more: rounding is all that is left
