@@ -180,8 +180,19 @@ class APClassifier(LinearAPModel):
             anchor = self._anchor(design, train) if settings.anchored else no_anchor
             start = self._start(design, anchor)
             run = run_full_batch if settings.solver == FULL_BATCH else run_stochastic
-            parts = (design, train, anchor, start, history, rng, checkpoint)
-            outcome = run(Fit(self, settings, *parts))
+            outcome = run(
+                Fit(
+                    model=self,
+                    settings=settings,
+                    design=design,
+                    train=train,
+                    anchor=anchor,
+                    start=start,
+                    history=history,
+                    rng=rng,
+                    checkpoint=checkpoint,
+                )
+            )
         history.close()
         w = history.best if self.early_stopping and history.best is not None else outcome.w
         self._set_coefficients(whole, w, data)

@@ -51,8 +51,9 @@ class APClassifierCV(LinearAPModel):
     surrogate, gamma, max_iter, tol : as in :class:`APClassifier` with solver "lbfgs".
     average : whether to average; without, it is one fit on all data, chosen as above.
     cv : number of stratified folds, shuffled (always alike: files are often in some order, and
-        folds in that order mislead), or a scikit-learn splitter, or an iterable of splits; for
-        groups, ``list(splitter.split(X, y, groups))``.
+        folds in that order mislead); None is five, or as many as the rarer class has examples.
+        Or a scikit-learn splitter, or an iterable of splits; for groups,
+        ``list(splitter.split(X, y, groups))``.
     n_jobs : processes over which the folds are spread.
     verbose : show on a terminal how many folds are done.
 
@@ -86,7 +87,7 @@ class APClassifierCV(LinearAPModel):
         surrogate: str | None = None,
         gamma: float | None = None,
         average: bool = True,
-        cv: Any = 5,
+        cv: Any = None,
         max_iter: int = 200,
         tol: float = 1e-4,
         n_jobs: int | None = None,

@@ -34,14 +34,14 @@ class Fold(NamedTuple):
 
 
 def is_number_of_folds(cv: Any) -> bool:
-    """Whether the folds are ours to choose; None is five."""
+    """Whether the folds are ours to choose; None is five, or fewer if a class has fewer."""
     return cv is None or isinstance(cv, (int, np.integer))
 
 
 def folds_of(cv: Any, data: TrainingSet) -> list[Fold]:
     """The folds of a number, a splitter or an iterable of splits; all have both classes."""
     if is_number_of_folds(cv):
-        cv = _stratified(DEFAULT_FOLDS if cv is None else int(cv), data.positive)
+        cv = _stratified(cv, data.positive)
     folds = [
         Fold(data, *(_rows(part, data, number) for part in split))
         for number, split in enumerate(_splits(cv, data))
@@ -53,15 +53,16 @@ def folds_of(cv: Any, data: TrainingSet) -> list[Fold]:
     return folds
 
 
-def _stratified(count: int, positive: Mask) -> StratifiedKFold:
+def _stratified(cv: int | None, positive: Mask) -> StratifiedKFold:
     fewest = int(min(positive.sum(), (~positive).sum()))
+    count = min(DEFAULT_FOLDS, max(2, fewest)) if cv is None else int(cv)
+    if count < 2:
+        raise ParameterError(f"`cv` = {count} must be at least 2: each fold is held out once")
     if count > fewest:
         raise ParameterError(
             f"`cv` = {count} needs that many examples of each class, and there are only {fewest} "
-            "of one: lower cv, or use APClassifier"
+            f"of one: {'lower cv, or ' if fewest > 1 else ''}use APClassifier"
         )
-    if count < 2:
-        raise ParameterError(f"`cv` = {count} must be at least 2: each fold is held out once")
     return StratifiedKFold(count, shuffle=True, random_state=0)
 
 

@@ -61,7 +61,7 @@ def make_estimator(
 ) -> Any:
     """APClassifierCV for "cv", or else APClassifier with that solver.
 
-    `fewest` is the size of the rarer class: there are no more folds, and with one none.
+    `fewest` is the size of the rarer class: with one there are no folds.
     `checkpoint` is a folder for a stochastic solver's state.
     """
     Registry("solver", dict.fromkeys((CROSS_VALIDATED, FULL_BATCH, *METHODS))).choose(solver)
@@ -71,7 +71,7 @@ def make_estimator(
             "it out, or choose one, e.g. soap-adam"
         )
     if solver == CROSS_VALIDATED and fewest > 1:
-        return APClassifierCV(cv=min(FOLDS, fewest))
+        return APClassifierCV()
     if solver == CROSS_VALIDATED:
         return APClassifier()
     stochastic = solver != FULL_BATCH
