@@ -17,7 +17,7 @@ from apmax import APClassifier, APClassifierCV
     [
         APClassifier(),
         APClassifier("adap-adagrad", max_iter=500),
-        APClassifierCV(),
+        APClassifierCV(alphas=(1.0, 0.1), Cs=(0.1, 1.0)),
     ]
 )
 def test_scikit_learn_checks(estimator: Any, check: Callable[[Any], None]) -> None:
