@@ -15,9 +15,9 @@ from tests.cli.loans import as_json, made_loans, run
 
 from apmax import average_precision
 from apmax.data import load
+from apmax.errors import LabelError
 from apmax.pipeline.encoder import TableEncoder
 from apmax.pipeline.storage import load_model
-from apmax.pipeline.training import load_labelled
 
 
 def test_the_positive_label_can_be_chosen(folder: Path) -> None:
@@ -30,10 +30,10 @@ def test_labels_may_be_spelled_a_bit_otherwise(folder: Path) -> None:
     frame = made_loans(400, 1)
     frame["defaulted"] = frame["defaulted"].str.upper() + "."
     frame.to_csv("shouted.csv", index=False)
-    plain = load_labelled("new-loans.csv", target="defaulted", positive="yes")
-    shouted = load_labelled("shouted.csv", target="defaulted", positive="yes")
+    plain = load("new-loans.csv", target="defaulted", positive="yes")
+    shouted = load("shouted.csv", target="defaulted", positive="yes")
     np.testing.assert_array_equal(plain.y, shouted.y)
-    flipped = load_labelled("new-loans.csv", target="defaulted", positive="no")
+    flipped = load("new-loans.csv", target="defaulted", positive="no")
     np.testing.assert_array_equal(plain.y, ~flipped.y)
 
 
@@ -52,7 +52,7 @@ def test_real_data_needs_no_option_but_the_target(name: str, tmp_path: Path) -> 
     out = str(tmp_path / "m.apmax")
     told = as_json("train", str(files[0]), *target, "--test", str(files[1]), "--out", out)
     learnt = load(files[0], target="last" if target else None)
-    tested = load_labelled(files[1], target=learnt.target, positive=str(learnt.positive_label))
+    tested = load(files[1], target=learnt.target, positive=str(learnt.positive_label))
     encoder = TableEncoder.fit(learnt.X) if target else None
     X, X_test = (
         part if encoder is None else encoder.transform(part) for part in (learnt.X, tested.X)
@@ -83,8 +83,50 @@ def test_labels_that_differ_in_case_only_are_told_apart(folder: Path) -> None:
     frame["defaulted"] = np.where(frame["defaulted"] == "yes", "m", "M")
     frame.to_csv("case.csv", index=False)
     for label in ("m", "M"):
-        found = load_labelled("case.csv", target="defaulted", positive=label)
+        found = load("case.csv", target="defaulted", positive=label)
         np.testing.assert_array_equal(found.y, frame["defaulted"] == label)
+
+
+def test_a_spelling_that_fits_two_labels_is_not_guessed(folder: Path) -> None:
+    Path("two.csv").write_text("x,y\n1,Yes\n2,YES\n3,Yes\n")
+    with pytest.raises(LabelError, match="'YES', 'Yes', and which of them is 'yes' is not clear"):
+        load("two.csv", target="y", positive="yes")
+
+
+@pytest.fixture
+def cases(folder: Path) -> pd.DataFrame:
+    """Three outcomes in cases.csv; the rare one is fraud."""
+    frame = made_loans(400, 1)
+    frame["outcome"] = np.where(frame["defaulted"] == "yes", "fraud", "fine")
+    frame.loc[::7, "outcome"] = "open"
+    frame = frame.drop(columns="defaulted")
+    frame.to_csv("cases.csv", index=False)
+    return frame
+
+
+def test_one_value_is_found_among_all_others(cases: pd.DataFrame) -> None:
+    one = ("--target", "outcome", "--positive", "fraud", "--rest")
+    told = as_json("train", "cases.csv", *one, "--solver", "lbfgs", "-o", "m.apmax")
+    assert (told["positive"], told["negative"]) == ("fraud", "not fraud")
+    dataset = load("cases.csv", target="outcome", positive="Fraud", against_rest=True)
+    np.testing.assert_array_equal(dataset.y, cases["outcome"] == "fraud")
+    assert as_json("evaluate", "m.apmax", "cases.csv")["positives"] == int(dataset.y.sum())
+    labels = as_json("predict", "m.apmax", "cases.csv")["label"]
+    assert set(labels) == {"fraud", "not fraud"}
+
+
+def test_a_third_value_is_refused_unless_it_may_count_as_the_rest(cases: pd.DataFrame) -> None:
+    refused = run("train", "cases.csv", "--target", "outcome", "--positive", "fraud", fails=True)
+    assert "holds 3 values" in refused.stderr
+    assert "--positive VALUE --rest" in refused.stderr
+    refused = run("train", "cases.csv", "--target", "outcome", "--rest", fails=True)
+    assert "say with `positive` which one" in refused.stderr
+    two = cases[cases["outcome"] != "open"]
+    two.to_csv("two.csv", index=False)
+    run("--quiet", "train", "two.csv", "--target", "outcome", "--solver", "lbfgs", "-o", "m.apmax")
+    assert "holds 3 values" in run("evaluate", "m.apmax", "cases.csv", fails=True).stderr
+    told = as_json("evaluate", "m.apmax", "cases.csv", "--rest")
+    assert told["rows"] == len(cases)
 
 
 @pytest.mark.parametrize("positives", [1, 2, 3])

@@ -16,8 +16,8 @@ import pytest
 from tests.cli.loans import made_loans, run
 
 from apmax import average_precision
+from apmax.data import load
 from apmax.pipeline.storage import load_model
-from apmax.pipeline.training import load_labelled
 
 
 def test_a_training_that_was_stopped_goes_on_from_its_checkpoint(
@@ -70,7 +70,7 @@ def test_ctrl_c_keeps_the_best_model(folder: Path) -> None:
             break
     _, told = process.communicate(timeout=120)
     model = load_model("m.apmax")
-    tested = load_labelled("new-loans.csv", target="defaulted", positive="yes")
+    tested = load("new-loans.csv", target="defaulted", positive="yes")
     assert tested.y is not None
     assert average_precision(tested.y, model.log_odds(tested.X)) > 1.5 * tested.y.mean()
     if stopped and process.returncode:

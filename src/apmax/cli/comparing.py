@@ -16,7 +16,7 @@ from apmax.cli.console import (
     one_line_errors,
     progress,
 )
-from apmax.cli.options import Data, Positive, ReportFile, Seed, Target, check_target
+from apmax.cli.options import Data, Positive, ReportFile, Rest, Seed, Target, check_target
 
 if TYPE_CHECKING:  # what takes long to import is imported by the command that needs it
     from apmax.data.files import Dataset
@@ -29,6 +29,7 @@ def compare(
     data: Data,
     target: Target = None,
     positive: Positive = None,
+    rest: Rest = False,
     report: ReportFile = None,
     folds: Annotated[int, typer.Option(min=2, help="Parts of a cross-validation.")] = 5,
     repeats: Annotated[int, typer.Option(min=1, help="Cross-validations, shuffled anew.")] = 2,
@@ -44,7 +45,7 @@ def compare(
         from apmax.report.comparison import Comparison, FoldScores
 
         check_writable(report, read=[data])
-        dataset = load(data, target=target, positive=positive)
+        dataset = load(data, target=target, positive=positive, against_rest=rest)
         check_target(dataset)
         runs = _run(settings, dataset, folds, repeats, seed)
         rows = [FoldScores(name, np.array([run.ap for run in of])) for name, of in runs.items()]

@@ -20,6 +20,9 @@ Target = Annotated[
 Positive = Annotated[
     str | None, typer.Option(help="Value of the target to find; the rarer one if not given.")
 ]
+Rest = Annotated[
+    bool, typer.Option("--rest", help="Find --positive among all other values of the target.")
+]
 ModelFile = Annotated[Path, typer.Argument(help="A model that `apmax train` wrote.")]
 ReportFile = Annotated[
     Path | None, typer.Option("--report", help="Write a self-contained HTML report here.")

@@ -18,7 +18,7 @@ from apmax.cli.console import (
     progress,
     stop,
 )
-from apmax.cli.options import Data, Positive, ReportFile, Seed, Target, check_target
+from apmax.cli.options import Data, Positive, ReportFile, Rest, Seed, Target, check_target
 from apmax.cli.reporting import labels_of, log_odds_of, noted, report_on
 from apmax.metrics import average_precision
 
@@ -35,6 +35,7 @@ def train(
         "model.apmax"
     ),
     positive: Positive = None,
+    rest: Rest = False,
     test: Annotated[
         Path | None, typer.Option(help="Data to test on; without, a fifth is held out.")
     ] = None,
@@ -62,9 +63,9 @@ def train(
         from apmax.pipeline.training import train as train_model
 
         check_writable(out, report, read=[data, test])
-        dataset = load(data, target=target, positive=positive)
+        dataset = load(data, target=target, positive=positive, against_rest=rest)
         check_target(dataset)
-        learnt, tested = _parts(dataset, test, seed)
+        learnt, tested = _parts(dataset, test, rest, seed)
         start = time.perf_counter()
         kept = None if checkpoint is None else checkpoint / "to-test"
         with progress(settings, "training") as advance:
@@ -103,15 +104,21 @@ def train(
             stop(settings)
 
 
-def _parts(dataset: Dataset, test: Path | None, seed: int) -> tuple[Dataset, Dataset]:
+def _parts(
+    dataset: Dataset, test: Path | None, against_rest: bool, seed: int
+) -> tuple[Dataset, Dataset]:
+    from apmax.data.files import load
     from apmax.pipeline.encoder import TableEncoder
-    from apmax.pipeline.training import hold_out, load_labelled
+    from apmax.pipeline.training import hold_out
 
     if test is None:
         return hold_out(dataset, seed=seed)
     words = TableEncoder.fit(dataset.X).words() if hasattr(dataset.X, "columns") else []
     positive = str(dataset.positive_label)
-    return dataset, load_labelled(test, target=dataset.target, positive=positive, text=words)
+    tested = load(
+        test, target=dataset.target, positive=positive, against_rest=against_rest, text=words
+    )
+    return dataset, tested
 
 
 def _tell_training(

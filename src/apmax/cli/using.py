@@ -9,7 +9,7 @@ import typer
 from scipy.special import expit
 
 from apmax.cli.console import Settings, check_writable, make_table, one_line_errors
-from apmax.cli.options import Data, ModelFile, Positive, ReportFile, Target, check_target
+from apmax.cli.options import Data, ModelFile, Positive, ReportFile, Rest, Target, check_target
 from apmax.cli.reporting import labels_of, log_odds_of, report_on
 from apmax.errors import ParameterError, UnknownNameError
 from apmax.metrics import average_precision
@@ -25,6 +25,7 @@ def evaluate(
     data: Data,
     target: Target = None,
     positive: Positive = None,
+    rest: Rest = False,
     report: ReportFile = None,
 ) -> None:
     """Average precision of a model on data with labels, and what it means in alerts.
@@ -39,7 +40,7 @@ def evaluate(
 
         check_writable(report, read=[model, data])
         trained = load_model(model)
-        dataset = _labelled(trained, data, target, positive)
+        dataset = _labelled(trained, data, target, positive, rest)
         scores, notes = log_odds_of(settings, trained, dataset)
         y = labels_of(dataset)
         ap = average_precision(y, scores)
@@ -117,6 +118,7 @@ def report(
     out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file.")] = Path("report.html"),
     target: Target = None,
     positive: Positive = None,
+    rest: Rest = False,
 ) -> None:
     """A self-contained HTML report of a model on data with labels.
 
@@ -128,15 +130,18 @@ def report(
 
         check_writable(out, read=[model, data])
         trained = load_model(model)
-        dataset = _labelled(trained, data, target, positive)
+        dataset = _labelled(trained, data, target, positive, rest)
         scores, notes = log_odds_of(settings, trained, dataset)
         report_on(settings, out, data.name, trained, dataset, scores, doubts=notes)
         if settings.as_json:
             settings.show(make_table(""), {"report": str(out)})
 
 
-def _labelled(model: Model, data: Path, target: str | None, positive: str | None) -> Dataset:
-    from apmax.pipeline.training import load_labelled, same_label
+def _labelled(
+    model: Model, data: Path, target: str | None, positive: str | None, rest: bool
+) -> Dataset:
+    from apmax.data.files import load
+    from apmax.data.target import rest_of, same_label
 
     if positive is not None and same_label(positive, model.negative):
         raise ParameterError(
@@ -145,7 +150,13 @@ def _labelled(model: Model, data: Path, target: str | None, positive: str | None
         )
     wanted, column = positive or model.positive, target or model.target
     try:
-        dataset = load_labelled(data, target=column, positive=wanted, text=model.words())
+        dataset = load(
+            data,
+            target=column,
+            positive=wanted,
+            against_rest=rest or model.negative == rest_of(model.positive),
+            text=model.words(),
+        )
     except UnknownNameError:
         if target is not None:
             raise

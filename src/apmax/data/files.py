@@ -6,14 +6,14 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apmax.data.streams import PathLike, check_path, format_suffix, read_head
 from apmax.data.tables import PARQUET, TEXT_TABLES, read_table
-from apmax.data.target import find_column, two_classes
+from apmax.data.target import Labels, find_column, two_classes
 from apmax.errors import FileError, ParameterError
 from apmax.validation import Mask
 
@@ -50,21 +50,13 @@ class Dataset:
         X = self.X.iloc[chosen] if hasattr(self.X, "iloc") else self.X[chosen]
         return replace(self, X=X, y=None if self.y is None else self.y[chosen])
 
-    def flipped(self) -> Dataset:
-        """The same data with the other label as the positive one."""
-        return replace(
-            self,
-            y=None if self.y is None else ~self.y,
-            positive_label=self.negative_label,
-            negative_label=self.positive_label,
-        )
-
 
 def load(
     path: PathLike,
     *,
     target: str | int | bool | None = None,
     positive: Any = None,
+    against_rest: bool = False,
     text: Collection[str] = (),
 ) -> Dataset:
     """Load a data file; its suffix, or its first line, tells the format.
@@ -82,7 +74,9 @@ def load(
     path : the file.
     target : the column to predict, of a table: its name, its number counted from 1, or "last".
         False leaves the labels of any file aside, for data that have none that mean anything.
-    positive : which of the target's two values is positive; by default the rarer one.
+    positive : which of the target's two values is positive; by default the rarer one. Case,
+        blanks and a full stop at the end may differ.
+    against_rest : whether all other values are negative; or else there must be one other.
     text : columns of a text table that hold words, whatever they look like in this file.
 
     Examples
@@ -94,7 +88,7 @@ def load(
     if target is True:
         raise ParameterError('`target` must be a name, a number, "last", False or None, got True')
     try:
-        return _load(file, target, positive, text)
+        return _load(file, _Asked(target, positive, against_rest), text)
     except MemoryError as error:
         raise FileError(
             f"{file} does not fit into memory ({error}): take fewer rows or columns, or LIBSVM for "
@@ -102,23 +96,32 @@ def load(
         ) from error
 
 
-def _load(
-    file: Path, target: str | int | bool | None, positive: Any, text: Collection[str]
-) -> Dataset:
+class _Asked(NamedTuple):
+    """What is to be predicted, as :func:`load` was told."""
+
+    target: str | int | bool | None
+    positive: Any
+    against_rest: bool
+
+    def labels(self, values: NDArray[Any], name: str) -> Labels:
+        return two_classes(values, self.positive, name, against_rest=self.against_rest)
+
+
+def _load(file: Path, asked: _Asked, text: Collection[str]) -> Dataset:
     suffix = format_suffix(file)
     if suffix in PARQUET:
-        return _from_table(file, target, positive, text)
+        return _from_table(file, asked, text)
     if suffix == ".npz":
         from apmax.data.npz import read_npz
 
         X, y = read_npz(file)
-        return _from_arrays(file, X, y, target, positive)
+        return _from_arrays(file, X, y, asked)
     if suffix in LIBSVM or (suffix not in (".csv", ".tsv", ".tab") and _looks_like_libsvm(file)):
         from apmax.data.libsvm import read_libsvm
 
-        return _from_arrays(file, *read_libsvm(file), target, positive)
+        return _from_arrays(file, *read_libsvm(file), asked)
     if suffix in TEXT_TABLES:
-        return _from_table(file, target, positive, text)
+        return _from_table(file, asked, text)
     raise FileError(
         f"{file} is of no known kind: its suffix is {suffix or 'missing'!r}, and its first line is "
         f"not LIBSVM; rename it to end in one of {', '.join((*TEXT_TABLES, *PARQUET))}, .npz"
@@ -132,9 +135,8 @@ def _looks_like_libsvm(file: Path) -> bool:
     return any(b":" in line for line in told) and all(map(_LIBSVM_LINE.match, told))
 
 
-def _from_table(
-    file: Path, target: str | int | bool | None, positive: Any, text: Collection[str]
-) -> Dataset:
+def _from_table(file: Path, asked: _Asked, text: Collection[str]) -> Dataset:
+    target = asked.target
     frame = read_table(file, text=text)
     if isinstance(target, str) and target not in frame.columns and _in_first_row(file, target):
         frame = read_table(file, header=True, text=text)  # a name tells that it is one of names
@@ -142,7 +144,7 @@ def _from_table(
     if target is None or target is False:
         return Dataset(frame, None, None, None, names, None, file)
     column = find_column(names, target)
-    labels = two_classes(frame[column].to_numpy(), positive, f"column {column!r} of {file}")
+    labels = asked.labels(frame[column].to_numpy(), f"column {column!r} of {file}")
     names.remove(column)
     X = frame.drop(columns=column)
     return Dataset(X, labels.y, labels.positive, labels.negative, names, column, file)
@@ -156,13 +158,8 @@ def _in_first_row(file: Path, target: str) -> bool:
     return target in [cell.strip("'\" \r") for cell in re.split(r"[,;\t]", first)]
 
 
-def _from_arrays(
-    file: Path,
-    X: Any,
-    y: NDArray[Any] | None,
-    target: str | int | bool | None,
-    positive: Any,
-) -> Dataset:
+def _from_arrays(file: Path, X: Any, y: NDArray[Any] | None, asked: _Asked) -> Dataset:
+    target = asked.target
     if target is False or (y is None and target is None):
         return Dataset(X, None, None, None, None, None, file)
     if target is not None:
@@ -174,5 +171,5 @@ def _from_arrays(
                 else "missing; store them as the array y"
             )
         )
-    labels = two_classes(np.asarray(y), positive, f"the label in {file}")
+    labels = asked.labels(np.asarray(y), f"the label in {file}")
     return Dataset(X, labels.y, labels.positive, labels.negative, None, None, file)

@@ -53,8 +53,15 @@ def find_column(names: list[str], target: str | int) -> str:
     )
 
 
-def two_classes(values: NDArray[Any], positive: Any, name: str) -> Labels:
-    """Labels as a mask; the positive value is `positive`, or the rarer one if that is None."""
+def two_classes(
+    values: NDArray[Any], positive: Any, name: str, *, against_rest: bool = False
+) -> Labels:
+    """Labels as a mask; the positive value is `positive`, or the rarer one if that is None.
+
+    There must be two values, unless the positive one stands `against_rest`, whatever that is.
+    """
+    if against_rest and positive is None:
+        raise ParameterError("one value against the rest: say with `positive` which one")
     missing = _missing(values)
     if missing.any():
         raise LabelError(
@@ -67,12 +74,12 @@ def two_classes(values: NDArray[Any], positive: Any, name: str) -> Labels:
         raise LabelError(
             f"{name} holds lists or records, which are no labels: is it the right column?"
         ) from None
-    if len(counts) != 2:
+    if len(counts) < 2 or (len(counts) > 2 and not against_rest):
         listed = [f"{label!r} ({count})" for label, count in list(counts.items())[:SHOWN]]
         more = f" and {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""
         remedy = (
-            "for one value against the rest, make a column of that"
-            if positive is not None and len(counts) > 2
+            "for one of them against the rest, say which (--positive VALUE --rest)"
+            if len(counts) > 2
             else "is it the right column?"
         )
         raise LabelError(
@@ -83,7 +90,23 @@ def two_classes(values: NDArray[Any], positive: Any, name: str) -> Labels:
     rarer = min(reversed(counts), key=lambda label: counts[label])
     chosen = rarer if positive is None else _choose(counts, positive, name)
     other = next(label for label in counts if label != chosen)
+    if against_rest:
+        other = rest_of(chosen)
     return Labels(np.asarray(values == chosen, dtype=bool), chosen, other)
+
+
+def rest_of(positive: Any) -> str:
+    """What all other values are called together."""
+    return f"not {positive}"
+
+
+def same_label(one: Any, other: Any) -> bool:
+    """Whether two labels are one, spelled a bit otherwise.
+
+    Case, blanks and a full stop at the end do not tell labels apart: a test file may have
+    ">50K." where the training file has ">50K".
+    """
+    return _spelled(one) == _spelled(other)
 
 
 def _missing(values: NDArray[Any]) -> Mask:
@@ -108,25 +131,36 @@ def _counted(values: NDArray[Any]) -> dict[Any, int]:
 
 
 def _choose(counts: dict[Any, int], positive: Any, name: str) -> Any:
-    """The label that equals `positive`, or is written like it: "1" means 1, and 1.0."""
-    for same in (_equal, _alike):
+    """The label that equals `positive`, or else is written like it: "1" means 1, and 1.0."""
+    for same in (_equal, _written_alike, same_label):
         found = [label for label in counts if same(label, positive)]
-        if found:
+        if len(found) == 1:
             return found[0]
-    listed = " and ".join(f"{label!r} ({count})" for label, count in counts.items())
+        if found:
+            raise LabelError(
+                f"{name} has the labels {', '.join(map(repr, found))}, and which of them is "
+                f"{positive!r} is not clear; spell it as the file does, with --positive"
+            )
+    listed = [f"{label!r} ({count})" for label, count in list(counts.items())[:SHOWN]]
+    more = f" and {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""
     near = difflib.get_close_matches(str(positive), map(str, counts), n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise NoPositiveError(f"`positive` = {positive!r} is no value of {name}: {hint}it has {listed}")
+    raise NoPositiveError(
+        f"`positive` = {positive!r} is no value of {name}: {hint}it has {', '.join(listed)}{more}"
+    )
 
 
 def _equal(label: Any, positive: Any) -> bool:
     return bool(type(label) is type(positive) and label == positive)
 
 
-def _alike(label: Any, positive: Any) -> bool:
-    if str(label) == str(positive):
-        return True
+def _written_alike(label: Any, positive: Any) -> bool:
+    return str(label) == str(positive)
+
+
+def _spelled(label: Any) -> str:
+    text = str(label).strip().rstrip(".").casefold()
     try:
-        return float(label) == float(positive)
-    except (TypeError, ValueError):
-        return False
+        return str(float(text))  # 1, 1.0 and +1 are one label
+    except ValueError:
+        return text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from apmax.data.files import Dataset, load
-from apmax.errors import LabelError, ParameterError
+from apmax.data.files import Dataset
+from apmax.errors import ParameterError
 from apmax.linear.classifier import APClassifier
 from apmax.linear.classifier_cv import APClassifierCV
 from apmax.linear.settings import FULL_BATCH
@@ -167,38 +166,3 @@ def strongest_features(model: Model, X: Any, count: int = 20) -> list[tuple[str,
     names = model.feature_names()
     order = np.argsort(-np.abs(effect), kind="stable")[:count]
     return [(names[k], float(effect[k])) for k in order]
-
-
-def load_labelled(
-    path: Any, *, target: str | None, positive: str, text: Collection[str] = ()
-) -> Dataset:
-    """Data with the positives of a model, also if its labels are spelled a bit otherwise.
-
-    Case, blanks and a full stop at the end do not tell labels apart: a test file may have
-    ">50K." where the training file has ">50K".
-    """
-    dataset = load(path, target=target, text=text)
-    if dataset.y is None:
-        return dataset
-    for alike in (str, _spelled):  # as it stands first
-        is_positive = alike(dataset.positive_label) == alike(positive)
-        is_negative = alike(dataset.negative_label) == alike(positive)
-        if is_positive != is_negative:
-            return dataset if is_positive else dataset.flipped()
-    raise LabelError(
-        f"{path} has the labels {dataset.positive_label!r} and {dataset.negative_label!r}, and "
-        f"which of them is {positive!r} is not clear; say so with --positive"
-    )
-
-
-def same_label(one: Any, other: Any) -> bool:
-    """Whether two labels are one, spelled a bit otherwise."""
-    return _spelled(one) == _spelled(other)
-
-
-def _spelled(label: Any) -> str:
-    text = str(label).strip().rstrip(".").casefold()
-    try:
-        return str(float(text))  # 1, 1.0 and +1 are one label
-    except ValueError:
-        return text
