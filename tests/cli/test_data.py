@@ -195,3 +195,10 @@ def test_data_without_labels_are_for_predict(folder: Path) -> None:
     run("train", "loans.csv", "--target", "defaulted", "-o", "m.apmax", "--solver", "lbfgs")
     pd.read_csv("new-loans.csv").drop(columns="defaulted").to_csv("bare.csv", index=False)
     assert "use apmax predict" in run("evaluate", "m.apmax", "bare.csv", fails=True).stderr
+
+
+@pytest.mark.skipif(data_folder() is None, reason="needs w6a: set APMAX_DATA")
+def test_getting_a_set_says_where_its_files_lie() -> None:
+    told = as_json("data", "get", "w6a")
+    rows = [load(path).X.shape[0] for path in told["files"]]
+    assert rows == [told["train"]["rows"], told["test"]["rows"]]

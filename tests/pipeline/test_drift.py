@@ -42,6 +42,11 @@ CASES = {
         {"day": [f"{1 + k % 12}/{1 + k % 28}/2020" for k in range(ROWS)]},
         "'day': the dates seem to be month-day-year, and in training they were day-month-year",
     ),
+    "another unit": (
+        {"age": np.arange(ROWS) * 365.0},
+        "'age': 39 of 40 values are far outside those of training, 0 to 39; is it the same unit",
+    ),
+    "far below": ({"age": np.full(ROWS, -39.1)}, "'age': 40 of 40 values are far outside"),
     "nothing": ({"city": [None] * ROWS}, "'city' is empty"),
 }
 
@@ -57,6 +62,9 @@ FINE = {
     "the same": {},
     "gaps where there were some": {"gaps": [None] * ROWS},
     "a year first": {"day": ["2020-01-31"] * ROWS},
+    "what was constant, and of no use, is not": {"gaps": [None, 2.0] * (ROWS // 2)},
+    "somewhat outside": {"age": np.full(ROWS, 77.9)},
+    "half is far outside": {"age": [1000.0] * 20 + [3.0] * 20},
     "half is text": {"age": ["old"] * 20 + ["3"] * 20},
     "a known word among rare ones": {"name": ["Ann"] + ["Bo"] * (ROWS - 1)},
     "half of the words are new": {"city": ["Rome", "Bonn"] * (ROWS // 2)},
@@ -98,3 +106,19 @@ def test_features_beyond_the_models_are_told() -> None:
     model = Model(coef=np.ones(3), intercept=0.0, positive="1", negative="0")
     assert model.doubts(sp.csr_matrix((2, 5))) == ["2 features beyond the model's are left out"]
     assert model.doubts(sp.csr_matrix((2, 2))) == []
+
+
+def test_a_model_from_before_extents_were_kept_says_nothing_of_them() -> None:
+    columns = TableEncoder.fit(table()).to_json()
+    for column in columns:
+        del column["extent"]
+    older = TableEncoder.from_json(columns)
+    assert unusable_columns(older, table(age=np.full(ROWS, 1e6))) == []
+
+
+@pytest.mark.parametrize("extent", [[1.0], [float("nan"), 1.0], ["a", "b"], 3])
+def test_an_extent_that_is_none_is_refused(extent: Any) -> None:
+    columns = TableEncoder.fit(table()).to_json()
+    columns[0]["extent"] = extent
+    with pytest.raises((TypeError, ValueError)):
+        TableEncoder.from_json(columns)

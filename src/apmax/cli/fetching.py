@@ -36,13 +36,13 @@ def get_set(
     name: Annotated[str, typer.Argument(help="mushrooms, phishing, w6a, a9a, w8a or ijcnn1")],
     seed: Annotated[int, typer.Option(help="Of the split, where the paper splits at random.")] = 0,
 ) -> None:
-    """Download a set, check it, and show what it holds.
+    """Download a set unless it is here, check it, and show what it holds and where it lies.
 
     [bold]Example:[/bold] apmax data get w8a
     """
     settings: Settings = context.obj
     with one_line_errors(settings):
-        from apmax.data import load_paper_set
+        from apmax.data import load_paper_set, paper_set_files
 
         data = load_paper_set(name, seed=seed)
         table = make_table(name, "part", "rows", "features", "positives")
@@ -52,4 +52,7 @@ def get_set(
             result[part] = {
                 "rows": int(X.shape[0]), "features": int(X.shape[1]), "positives": int(y.sum()),
             }  # fmt: skip
-        settings.show(table, {"name": name, **result})
+        files = [str(path) for path in paper_set_files(name)]
+        settings.show(table, {"name": name, **result, "files": files})
+        for path in files:
+            settings.say(f"raw: {path}")

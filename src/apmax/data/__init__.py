@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from apmax.data.files import Dataset, load
     from apmax.data.libsvm import read_libsvm
-    from apmax.data.sets import PaperSet, PaperSetInfo, list_paper_sets, load_paper_set
+    from apmax.data.sets import (
+        PaperSet,
+        PaperSetInfo,
+        list_paper_sets,
+        load_paper_set,
+        paper_set_files,
+    )
     from apmax.data.tables import read_table
 
 _HOME = {
@@ -22,6 +28,7 @@ _HOME = {
     "list_paper_sets": "apmax.data.sets",
     "load": "apmax.data.files",
     "load_paper_set": "apmax.data.sets",
+    "paper_set_files": "apmax.data.sets",
     "read_libsvm": "apmax.data.libsvm",
     "read_table": "apmax.data.tables",
 }
@@ -33,6 +40,7 @@ __all__ = [
     "list_paper_sets",
     "load",
     "load_paper_set",
+    "paper_set_files",
     "read_libsvm",
     "read_table",
 ]

@@ -123,6 +123,13 @@ def list_paper_sets() -> list[PaperSetInfo]:
     return [_info(name, recipe) for name, recipe in _RECIPES.items()]
 
 
+def paper_set_files(name: str) -> list[Path]:
+    """The files of a set on this machine, raw as the LIBSVM page has them; empty before that."""
+    files = _RECIPES.choose(name).files
+    found = [find_offline(file, _FILES[file].page_name) for file in files]
+    return [path for path in found if path is not None]
+
+
 def _info(name: str, recipe: _Recipe) -> PaperSetInfo:
     files = [_FILES[file] for file in recipe.files]
     rows, positives = files[0].rows, files[0].positives
@@ -135,7 +142,7 @@ def _info(name: str, recipe: _Recipe) -> PaperSetInfo:
         rows -= test_rows
     else:
         test_rows, share = files[1].rows, positives / rows
-    here = all(find_offline(file, _FILES[file].page_name) is not None for file in recipe.files)
+    here = len(paper_set_files(name)) == len(files)
     return PaperSetInfo(name, rows, test_rows, recipe.features, share, here)
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from apmax.pipeline.encoder import MISSING, ORDERS, OTHER, Column, TableEncoder, is_understood
+from apmax.pipeline.encoder import (
+    MISSING,
+    ORDERS,
+    OTHER,
+    Column,
+    TableEncoder,
+    is_far_outside,
+    is_understood,
+)
 
 ENOUGH = 0.5
 """Of a column's values that are understood; fewer are worth a word. Where rare words were usual
@@ -64,6 +72,13 @@ def _note(column: Column, values: Any) -> str:
                 f"{column.order}: {unknown:,} of {len(known):,} count as missing, and others are "
                 "misread; write them as year-month-day"
             )
+    far = int(is_far_outside(column, known).sum())
+    if far > ENOUGH * len(known):
+        lowest, highest = column.extent
+        return (
+            f"{column.name!r}: {far:,} of {len(known):,} values are far outside those of training, "
+            f"{lowest:g} to {highest:g}; is it the same unit?"
+        )
     rare_is_usual = OTHER in column.categories
     enough = max(FEW, len(known)) - 1 if rare_is_usual else ENOUGH * len(known)
     return _count_note(column, unknown, len(known)) if unknown > enough else ""

@@ -53,6 +53,8 @@ class Column:
     categories: list[str] = field(default_factory=list)
     order: str = ""
     """Of a date's parts as text: "year-month-day", "day-month-year" or "month-day-year"."""
+    extent: list[float] = field(default_factory=list)
+    """The least and the largest number; empty if there was none, or if a model is older."""
 
     def features(self) -> list[str]:
         """Names of the features that this column becomes."""
@@ -120,6 +122,7 @@ def _checked_column(one: dict[str, Any]) -> Column:
         has_missing=one["has_missing"],
         categories=list(one["categories"]),
         order=one["order"],
+        extent=[float(end) for end in one.get("extent", [])],
     )
     sound = (
         isinstance(column.name, str)
@@ -130,6 +133,8 @@ def _checked_column(one: dict[str, Any]) -> Column:
         and isinstance(one["categories"], list)
         and column.order in (ORDERS if column.kind == "date" else ("",))
         and all(isinstance(category, str) for category in column.categories)
+        and len(column.extent) in (0, 2)
+        and np.isfinite(column.extent).all()
     )
     if not sound:
         raise TypeError(f"column {column.name!r} is not what an encoder writes")
@@ -146,7 +151,9 @@ def _learn(name: str, values: Any) -> Column:
         # Halves, since of an even number the two in the middle are added.
         median = 2 * float(np.median(finite / 2)) if finite.size else 0.0
         kind = "date" if order else "number"
-        return Column(name, kind, median, has_missing=finite.size < numbers.size, order=order)
+        extent = [float(finite.min()), float(finite.max())] if finite.size and not order else []
+        gaps = finite.size < numbers.size
+        return Column(name, kind, median, has_missing=gaps, order=order, extent=extent)
     counts = _words(values).value_counts()
     often = counts[counts >= RARE].sort_index()
     kept = often.sort_values(ascending=False, kind="stable").index[:MOST_CATEGORIES].tolist()
@@ -194,6 +201,19 @@ def is_understood(column: Column, known: Any) -> Any:
     if column.kind == "date":
         return _as_dates(known, column.order).notna()
     return _words(known).isin({*column.categories} - {MISSING, OTHER})
+
+
+def is_far_outside(column: Column, known: Any) -> Any:
+    """Of each number, whether it is outside training's by more than all of these span.
+
+    A column that was constant is of no use, whatever it holds now.
+    """
+    lowest, highest = column.extent or (0.0, 0.0)
+    if lowest == highest:
+        return np.zeros(len(known), dtype=bool)
+    numbers = _numbers(known) / 3  # thirds: differences of large numbers are finite
+    span = highest / 3 - lowest / 3
+    return (numbers < lowest / 3 - span) | (numbers > highest / 3 + span)
 
 
 def _numbers(values: Any) -> Any:
