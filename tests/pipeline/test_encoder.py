@@ -92,6 +92,29 @@ def test_one_order_of_day_and_month_holds_for_a_whole_column() -> None:
     assert encoded(encoder, pd.DataFrame({"d": [20240101, 5]}))["d (years)"].tolist() == [0, 0]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "24 Jan 2023", "24-jan-2023", "24JAN2023", "24th January 2023",
+        "Jan 24, 2023", "January 24th 2023", "24. Jan. 2023 10:30", "Jan-24-2023",
+    ],
+)  # fmt: skip
+def test_months_may_have_english_names(text: str) -> None:
+    iso = pd.DataFrame({"d": ["2023-01-24", "2021-09-05"] * 10})
+    named = pd.DataFrame({"d": [text, "5 Sept 2021"] * 10})
+    encoder = TableEncoder.fit(named)
+    assert encoder.columns[0].order == "year-month-day"
+    np.testing.assert_array_equal(
+        encoder.transform(named).toarray(), encoder.transform(iso).toarray()
+    )
+
+
+@pytest.mark.parametrize("text", ["3 Marketing 2020", "31 Feb 2020", "May 2020", "12 Decks 2020"])
+def test_other_names_are_no_months(text: str) -> None:
+    frame = pd.DataFrame({"d": [text] * 20})
+    assert TableEncoder.fit(frame).columns[0].kind == "category"
+
+
 def test_dates_and_decimals_of_other_libraries_are_read() -> None:
     frame = pd.DataFrame(
         {

@@ -140,6 +140,7 @@ def test_the_page_states_the_comparison_facts_and_command(page: str) -> None:
     for gain in comparison.differences():
         assert gain.sentence() in words
         assert f"{gain.wins} : {gain.losses}" in words
+    assert "These are means of the folds' APs" in words
     assert "<u>odd</u>" in words
     assert "apmax report 'model <1>.apmax' test.csv" in words
 

@@ -119,8 +119,7 @@ def _write(
         "rows": f"{dataset.X.shape[0]:,}",
         "columns": f"{dataset.X.shape[1]:,}",
         "positives": f"{int(results[0].y.sum()):,} ({results[0].prevalence:.2%})",
-        "curves": "all rows of one cross-validation, each scored by a model that has not seen it; "
-        "their AP is not the mean of the folds' APs",
+        "curves": "all rows of one cross-validation, each scored by a model that has not seen it",
     }
     write_report(Report(data.name, results, comparison, facts, command_line()), path)
     settings.say(f"report → {path}")

@@ -23,6 +23,15 @@ MISSING, OTHER = "(missing)", "(other)"
 ORDERS = ("year-month-day", "month-day-year", "day-month-year")
 YEAR_FIRST = r"^\s*(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)"
 YEAR_LAST = r"^\s*(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})(?!\d)"
+MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_NAMES = "|".join([*MONTHS, "sept", *(month[:3] for month in MONTHS)])
+_NAME, _DAY = rf"({_NAMES})\.?", r"(\d{1,2})(?:st|nd|rd|th)?"
+DAY_NAMED = rf"(?i)^\s*{_DAY}[\s./-]*{_NAME},?[\s/-]*(\d{{4}})(?!\d)"
+NAMED_DAY = rf"(?i)^\s*{_NAME}[\s./-]*{_DAY},?[\s/-]+(\d{{4}})(?!\d)"
+NUMBERS = {month[:3]: k for k, month in enumerate(MONTHS, start=1)}
 SHARE = 0.95
 """Of a text column's values that must be dates, or numbers, for it to be a column of them."""
 LEVELS = 20
@@ -289,15 +298,21 @@ def _as_dates(values: Any, order: str) -> Any:
     if pd.api.types.is_datetime64_any_dtype(values):
         return pd.to_datetime(values, utc=True).dt.tz_localize(None)
     text = values.astype("object").where(values.notna(), "").astype(str)
-    dates = _parsed(text, YEAR_FIRST, ORDERS[0])  # which is never in doubt
+    dates = _parsed(text, YEAR_FIRST, ORDERS[0])  # which is never in doubt, nor are named months
+    for pattern, parts in ((DAY_NAMED, ORDERS[2]), (NAMED_DAY, ORDERS[1])):
+        if dates.isna().any():
+            dates = dates.fillna(_parsed(text, pattern, parts))
     return dates if order == ORDERS[0] else dates.fillna(_parsed(text, YEAR_LAST, order))
 
 
 def _parsed(text: Any, pattern: str, order: str) -> Any:
+    """Dates of the texts that match; the month may be the beginning of its English name."""
     import pandas as pd
 
-    parts = text.str.extract(pattern).astype(float)
-    return pd.to_datetime(parts.set_axis(order.split("-"), axis=1), errors="coerce")
+    parts = text.str.extract(pattern).set_axis(order.split("-"), axis=1)
+    numbers = parts["month"].str[:3].str.lower().map(NUMBERS)
+    parts["month"] = parts["month"].where(numbers.isna(), numbers)
+    return pd.to_datetime(parts.astype(float), errors="coerce")
 
 
 def _years(dates: Any) -> Any:

@@ -125,7 +125,11 @@ def comparison_table(comparison: Comparison) -> str:
         else "Folds share training data, so these standard errors are too small rather than too "
         "large."
     )
-    return f'{verdicts}{table(caption, head, rows)}<p class="note">{error}</p>'
+    pooled = (
+        "These are means of the folds' APs; at the top of the page the examples are ranked all "
+        "together, which gives other numbers. To tell models apart, these are the ones."
+    )
+    return f'{verdicts}{table(caption, head, rows)}<p class="note">{pooled} {error}</p>'
 
 
 def calibration(models: Sequence[Drawn]) -> str:
