@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 READY := .venv/.ready
 
-.PHONY: help setup test soak lint format demo bench bench-linear bench-quality bench-torch bench-reading browser audit hashes clean
+.PHONY: help setup test soak lint format demo bench bench-linear bench-quality bench-torch bench-surrogates bench-reading browser audit hashes clean
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
@@ -49,6 +49,9 @@ bench-quality: setup  ## test AP beside LogisticRegressionCV and boosted trees, 
 
 bench-torch: setup  ## a step of APLoss and ADAP beside cross-entropy and Adam
 	@$(BIN)/python -m benchmarks.torch
+
+bench-surrogates: setup  ## held-out AP of networks trained by either surrogate
+	@$(BIN)/python -m benchmarks.surrogates
 
 bench-reading: setup  ## reading LIBSVM and CSV beside scikit-learn and pandas
 	@$(BIN)/python -m benchmarks.reading

@@ -2,7 +2,8 @@
 
 ``make bench-quality`` runs it. Defaults on our side; the same folds on both; the scale of the
 features (unit deviation or unit range, both without the offset if X is dense) is chosen for
-logistic regression by its own cross-validation.
+logistic regression by its own cross-validation. Beside each gain is its standard error by the
+paired bootstrap of the test examples: how much of it could be the choice of the test set.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,11 +31,19 @@ PAPER_BEST = {
 }  # fmt: skip
 """The best linear test AP of the paper's table; the first two on a random split of its own."""
 RANDOM_SPLIT_LEEWAY = 0.003
+RESAMPLES = 200
 
 
-def logistic_regression(split: Split, folds: Any) -> tuple[float, str]:
-    """Test AP of the better of two scalings, by cross-validated AP."""
-    best: tuple[float, float, str] | None = None
+class Tested(NamedTuple):
+    """Scores of the test set, and what was chosen on the way."""
+
+    scores: np.ndarray
+    chosen: str
+
+
+def logistic_regression(split: Split, folds: Any) -> Tested:
+    """The better of two scalings, by cross-validated AP."""
+    best, tested = -np.inf, Tested(np.zeros(0), "")
     sparse = sp.issparse(split.X)
     scalers = (StandardScaler(with_mean=not sparse), MaxAbsScaler() if sparse else MinMaxScaler())
     for scaler in scalers:
@@ -48,22 +57,36 @@ def logistic_regression(split: Split, folds: Any) -> tuple[float, str]:
         )
         pipeline = make_pipeline(scaler, model).fit(split.X, split.y)
         cross_validated = float(np.max(np.asarray(model.scores_).mean(axis=0)))
-        test = average_precision(split.y_test, pipeline.decision_function(split.X_test))
-        if best is None or cross_validated > best[0]:
-            best = (cross_validated, test, type(scaler).__name__)
-    return best[1:] if best else (np.nan, "")
+        if cross_validated > best:
+            best = cross_validated
+            scores = pipeline.decision_function(split.X_test)
+            tested = Tested(scores, type(scaler).__name__)
+    return tested
 
 
-def ours(split: Split, folds: Any) -> tuple[float, str]:
+def ours(split: Split, folds: Any) -> Tested:
     model = APClassifierCV(cv=folds).fit(split.X, split.y)
-    test = average_precision(split.y_test, model.decision_function(split.X_test))
-    return test, f"{model.scale_}, C={model.C_:.2g}, α={model.alpha_:g}"
+    scores = model.decision_function(split.X_test)
+    return Tested(scores, f"{model.scale_}, C={model.C_:.2g}, α={model.alpha_:g}")
 
 
-def boosted_trees(split: Split, folds: Any) -> tuple[float, str]:
+def boosted_trees(split: Split, folds: Any) -> Tested:
     dense = [X.toarray() if sp.issparse(X) else X for X in (split.X, split.X_test)]
     model = HistGradientBoostingClassifier(random_state=0).fit(dense[0], split.y)
-    return average_precision(split.y_test, model.decision_function(dense[1])), ""
+    return Tested(model.decision_function(dense[1]), "")
+
+
+def standard_error_of_gain(y: np.ndarray, first: np.ndarray, second: np.ndarray) -> float:
+    """Of AP(second) − AP(first), both on the same resamples of the positives and negatives."""
+    rng = np.random.default_rng(0)
+    gains = []
+    for _ in range(RESAMPLES):
+        times = np.zeros(y.size)
+        for rows in (np.flatnonzero(y), np.flatnonzero(~y)):
+            times[rows] = rng.multinomial(rows.size, np.full(rows.size, 1 / rows.size))
+        before, after = (average_precision(y, s, sample_weight=times) for s in (first, second))
+        gains.append(after - before)
+    return float(np.std(gains, ddof=1))
 
 
 def below_the_paper(name: str, reached: float) -> bool:
@@ -76,26 +99,32 @@ def main() -> int:
     warnings.simplefilter("ignore", ConvergenceWarning)
     names = sys.argv[1:] or NAMES
     sides = (logistic_regression, ours, boosted_trees)
-    heads = ("logistic", "apmax", "gain", "paper", "trees")
+    heads = ("logistic", "apmax", "gain", "s.e.", "paper", "trees")
     print(f"{'data':<12} " + " ".join(f"{head:>9}" for head in heads) + "   chosen, seconds")
-    gains, behind = [], []
+    gains, errors, behind = [], [], []
     for name in names:
-        results, notes, start = [], [], time.perf_counter()
+        results, notes, variances, start = [], [], [], time.perf_counter()
         for split in splits(name):
             folds = StratifiedKFold(5, shuffle=True, random_state=0)
             row = [side(split, folds) for side in sides]
-            results.append([test for test, _ in row])
-            notes.append(f"{row[0][1]} / {row[1][1]}")
+            results.append([average_precision(split.y_test, one.scores) for one in row])
+            notes.append(f"{row[0].chosen} / {row[1].chosen}")
+            error = standard_error_of_gain(split.y_test, row[0].scores, row[1].scores)
+            variances.append(error**2)
         logistic, ap, trees = np.mean(results, axis=0)
         gains.append(ap - logistic)
+        errors.append(float(np.sqrt(np.mean(variances))))  # of one split: test sets overlap
         behind += [name] if below_the_paper(name, ap) else []
         paper = f"{PAPER_BEST[name]:>9.3f}" if name in PAPER_BEST else f"{'':>9}"
         spent = time.perf_counter() - start
         print(
-            f"{name:<12} {logistic:>9.4f} {ap:>9.4f} {gains[-1]:>+9.4f} {paper} {trees:>9.4f}   "
+            f"{name:<12} {logistic:>9.4f} {ap:>9.4f} {gains[-1]:>+9.4f} "
+            f"{errors[-1]:>9.4f} {paper} {trees:>9.4f}   "
             f"{notes[0]}, {spent:.0f} s",
             flush=True,
         )
+    error_of_mean = float(np.sqrt(np.square(errors).sum())) / len(errors)
+    print(f"mean gain {np.mean(gains):+.4f}, standard error {error_of_mean:.4f}")
     bars = {
         f"never more than {MOST_BELOW} below": min(gains) >= -MOST_BELOW,
         f"at least {MEAN_ABOVE} above on average ({np.mean(gains):+.4f})": (

@@ -86,7 +86,7 @@ def by_cross_entropy(model: nn.Module, parts: list[Part], epochs: int, lr: float
 
 def by_adap(model: nn.Module, parts: list[Part], epochs: int, lr: float) -> nn.Module:
     X, y = parts[0]
-    minus_ap = APLoss(y, gamma=0.5, schedule="constant")
+    minus_ap = APLoss(y, surrogate="squared_hinge", gamma=0.5, schedule="constant")
     optimizer = ADAP(model.parameters(), lr=lr, schedule="constant")
 
     def loss(index: Tensor) -> Tensor:

@@ -163,7 +163,7 @@ def test_labels_of_any_kind(labels: Any) -> None:
 @pytest.mark.parametrize("which", [0, 1], ids=["compiled", "torch"])
 @pytest.mark.parametrize(("double", "size"), [(True, 1e200), (False, 1e25)])
 def test_numbers_that_do_not_fit_are_refused(which: int, double: bool, size: float) -> None:
-    loss = APLoss(POSITIVE, spread=None)
+    loss = APLoss(POSITIVE, surrogate="squared_hinge", spread=None)
     loss = loss.double() if double else loss
     loss.fused = which == 0
     before = saved(loss)

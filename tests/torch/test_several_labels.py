@@ -58,7 +58,7 @@ def test_missing_labels_are_as_if_the_example_were_not_there(missing: float) -> 
     singles = []
     for k in range(3):
         known = ~holes[:, k]
-        exact = surrogate_ap(scores[known, k].numpy(), labels[known, k], gamma=0.1)
+        exact = surrogate_ap(scores[known, k].numpy(), labels[known, k], surrogate="logistic")
         singles.append(-exact.value)
         np.testing.assert_allclose(s.grad[known, k], -exact.gradient / 3, rtol=1e-9, atol=1e-15)
         assert (s.grad[holes[:, k], k] == 0).all()

@@ -66,8 +66,8 @@ class APLoss(CompositionalLoss, SkipsPoorBatches):
     ----------
     labels : (n,) of bool, {0, 1} or {-1, 1}; or (n, L) of 1, 0, and NaN or -1 where a label is
         missing: then scores are (B, L), and the loss is the mean over the labels.
-    surrogate : "squared_hinge" or "logistic".
-    gamma : margin or slope of the surrogate, in units of the scores; None is 0.1 and 20.
+    surrogate : "logistic", or "squared_hinge", which is the paper's.
+    gamma : slope or margin of the surrogate, in units of the scores; None is 20 and 0.1.
     tracker : "randomized_coordinate" (MOAP-V2, ADAP), "moving_average" (SOAP, MOAP-V1, SOX) or
         "none". The first multiplies estimates by m/B and is the paper's; the second is the
         steadier where a positive is seen rarely (m/B of 100 and more).
@@ -101,7 +101,7 @@ class APLoss(CompositionalLoss, SkipsPoorBatches):
     >>> value = loss(scores, torch.arange(6))
     >>> value.backward()
     >>> print(f"{value:.3f}, AP tracked {loss.average_precision():.3f}")
-    -1.000, AP tracked 1.000
+    -0.993, AP tracked 0.993
     """
 
     lows: Tensor
@@ -111,7 +111,7 @@ class APLoss(CompositionalLoss, SkipsPoorBatches):
         self,
         labels: Any,
         *,
-        surrogate: str = "squared_hinge",
+        surrogate: str = "logistic",
         gamma: float | None = None,
         tracker: str = "randomized_coordinate",
         beta0: float = 0.9,
