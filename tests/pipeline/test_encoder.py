@@ -93,6 +93,25 @@ def test_one_order_of_day_and_month_holds_for_a_whole_column() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("$1,234.50", 1234.5), ("-$12", -12), ("$-12", -12), ("1 234 €", 1234), ("12 %", 12),
+        ("1'234'567", 1234567), ("£ 7", 7), (" +3.25% ", 3.25), ("1\u202f000", 1000),
+        ("1,23", np.nan), ("1,2345", np.nan), ("12,34,567", np.nan), ("$", np.nan),
+        ("--5", np.nan), ("$5$x", np.nan), ("1234,567", np.nan), ("5 apples", np.nan),
+    ],
+)  # fmt: skip
+def test_numbers_as_people_write_them(text: str, number: float) -> None:
+    frame = pd.DataFrame({"price": [f"${k:,}" for k in range(990, 1090)]})
+    encoder = TableEncoder.fit(frame)
+    (column,) = encoder.columns
+    assert (column.kind, column.median, column.extent) == ("number", 1039.5, [990, 1089])
+    expected = column.median if np.isnan(number) else number
+    new = pd.DataFrame({"price": [text, "7"]})
+    assert encoder.transform(new).toarray().tolist() == [[expected], [7]]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "24 Jan 2023", "24-jan-2023", "24JAN2023", "24th January 2023",

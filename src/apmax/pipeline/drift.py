@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from apmax.pipeline.cells import ORDERS
 from apmax.pipeline.encoder import (
     MISSING,
-    ORDERS,
     OTHER,
     Column,
     TableEncoder,

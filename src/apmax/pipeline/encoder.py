@@ -7,7 +7,6 @@ can hold it and load it without running code.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -15,30 +14,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from apmax.errors import ParameterError, ShapeError
+from apmax.pipeline.cells import ORDERS, SAMPLE, SHARE, date_order, dates_of, numbers_of, years_of
 
 RARE = 5
 """Categories seen less often are one, "other": their weights would be noise."""
 MOST_CATEGORIES = 1000
 MISSING, OTHER = "(missing)", "(other)"
-ORDERS = ("year-month-day", "month-day-year", "day-month-year")
-YEAR_FIRST = r"^\s*(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)"
-YEAR_LAST = r"^\s*(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})(?!\d)"
-MONTHS = (
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
-)
-_NAMES = "|".join([*MONTHS, "sept", *(month[:3] for month in MONTHS)])
-_NAME, _DAY = rf"({_NAMES})\.?", r"(\d{1,2})(?:st|nd|rd|th)?"
-DAY_NAMED = rf"(?i)^\s*{_DAY}[\s./-]*{_NAME},?[\s/-]*(\d{{4}})(?!\d)"
-NAMED_DAY = rf"(?i)^\s*{_NAME}[\s./-]*{_DAY},?[\s/-]+(\d{{4}})(?!\d)"
-NUMBERS = {month[:3]: k for k, month in enumerate(MONTHS, start=1)}
-SHARE = 0.95
-"""Of a text column's values that must be dates, or numbers, for it to be a column of them."""
 LEVELS = 20
 """Different values up to which numbers among words are names of categories."""
 MARKERS = ("-", "--", ".", "na", "n.a.", "none", "missing", "unknown", "#div/0!")
 """Words that mean, among numbers, that there is none; as words of their own they are kept."""
-SAMPLE = 200
 
 
 @dataclass(frozen=True)
@@ -153,9 +138,9 @@ def _checked_column(one: dict[str, Any]) -> Column:
 def _learn(name: str, values: Any) -> Column:
     known = values.dropna()
     is_number = _is_number(known) or _is_mostly_numbers(known)
-    order = "" if is_number else _date_order(known)
+    order = "" if is_number else date_order(known)
     if order or is_number:
-        numbers = _years(_as_dates(values, order)) if order else _numbers(values)
+        numbers = years_of(dates_of(values, order)) if order else numbers_of(values)
         finite = numbers[np.isfinite(numbers)]
         # Halves, since of an even number the two in the middle are added.
         median = 2 * float(np.median(finite / 2)) if finite.size else 0.0
@@ -177,12 +162,12 @@ def _encode(column: Column, values: Any) -> sp.csr_matrix:
     if column.kind == "category":
         return _encode_words(column, values)
     if column.kind == "number":
-        parts = [_numbers(values)]
+        parts = [numbers_of(values)]
     else:
-        dates = _as_dates(values, column.order)
+        dates = dates_of(values, column.order)
         months, days = dates.dt.month.to_numpy(), dates.dt.day_of_week.to_numpy()
         one_of = [*(months == k for k in range(1, 13)), *(days == k for k in range(7))]
-        parts = [_years(dates), *one_of]
+        parts = [years_of(dates), *one_of]
     first = parts[0]
     missing = ~np.isfinite(first)
     first = np.where(missing, column.median, first)
@@ -206,9 +191,9 @@ def _encode_words(column: Column, values: Any) -> sp.csr_matrix:
 def is_understood(column: Column, known: Any) -> Any:
     """Of each value that is there, whether it is a number, a date or a category as in training."""
     if column.kind == "number":
-        return np.isfinite(_numbers(known))
+        return np.isfinite(numbers_of(known))
     if column.kind == "date":
-        return _as_dates(known, column.order).notna()
+        return dates_of(known, column.order).notna()
     return _words(known).isin({*column.categories} - {MISSING, OTHER})
 
 
@@ -220,17 +205,9 @@ def is_far_outside(column: Column, known: Any) -> Any:
     lowest, highest = column.extent or (0.0, 0.0)
     if lowest == highest:
         return np.zeros(len(known), dtype=bool)
-    numbers = _numbers(known) / 3  # thirds: differences of large numbers are finite
+    numbers = numbers_of(known) / 3  # thirds: differences of large numbers are finite
     span = highest / 3 - lowest / 3
     return (numbers < lowest / 3 - span) | (numbers > highest / 3 + span)
-
-
-def _numbers(values: Any) -> Any:
-    """Floats; NaN for what is missing, infinite or, in new data, not a number."""
-    import pandas as pd
-
-    numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
 def _words(values: Any) -> Any:
@@ -256,65 +233,6 @@ def _is_mostly_numbers(known: Any) -> bool:
         return False
     for part in (known.iloc[:SAMPLE], known):
         numbers = part[~part.astype(str).str.strip().str.casefold().isin(MARKERS)]
-        if not len(numbers) or np.isfinite(_numbers(numbers)).mean() < SHARE:
+        if not len(numbers) or np.isfinite(numbers_of(numbers)).mean() < SHARE:
             return False
     return bool(known.nunique() > LEVELS)
-
-
-def _date_order(known: Any) -> str:
-    """The order of a date's parts if the column is one of dates, else nothing.
-
-    Text needs a year of four digits; which of two other parts is the month, the whole column
-    tells: a part above 12 is a day. Where it does not tell, the month comes first.
-    """
-    import pandas as pd
-
-    if pd.api.types.is_datetime64_any_dtype(known) or isinstance(known.iloc[0], date):
-        return ORDERS[0]
-    if not isinstance(known.iloc[0], str):
-        return ""
-    for order in ORDERS:
-        if order != ORDERS[0] and not _may_be(known, order):
-            continue
-        sample = known.iloc[:SAMPLE]
-        if _as_dates(sample, order).notna().mean() < SHARE:
-            continue
-        if _as_dates(known, order).notna().mean() >= SHARE:
-            return order
-    return ""
-
-
-def _may_be(known: Any, order: str) -> bool:
-    """Whether no month of this order is above 12."""
-    parts = known.str.extract(YEAR_LAST)
-    month = parts[1 if order == "day-month-year" else 0].astype(float)
-    return not bool((month > 12).any())
-
-
-def _as_dates(values: Any, order: str) -> Any:
-    """Dates of a column; what is none of that order is missing."""
-    import pandas as pd
-
-    if pd.api.types.is_datetime64_any_dtype(values):
-        return pd.to_datetime(values, utc=True).dt.tz_localize(None)
-    text = values.astype("object").where(values.notna(), "").astype(str)
-    dates = _parsed(text, YEAR_FIRST, ORDERS[0])  # which is never in doubt, nor are named months
-    for pattern, parts in ((DAY_NAMED, ORDERS[2]), (NAMED_DAY, ORDERS[1])):
-        if dates.isna().any():
-            dates = dates.fillna(_parsed(text, pattern, parts))
-    return dates if order == ORDERS[0] else dates.fillna(_parsed(text, YEAR_LAST, order))
-
-
-def _parsed(text: Any, pattern: str, order: str) -> Any:
-    """Dates of the texts that match; the month may be the beginning of its English name."""
-    import pandas as pd
-
-    parts = text.str.extract(pattern).set_axis(order.split("-"), axis=1)
-    numbers = parts["month"].str[:3].str.lower().map(NUMBERS)
-    parts["month"] = parts["month"].where(numbers.isna(), numbers)
-    return pd.to_datetime(parts.astype(float), errors="coerce")
-
-
-def _years(dates: Any) -> Any:
-    days = (dates - np.datetime64("2000-01-01")).dt.total_seconds().to_numpy() / 86400
-    return days / 365.25

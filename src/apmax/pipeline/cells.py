@@ -1,0 +1,109 @@
+"""What the cells of a column say, if they are numbers or dates as people write them."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+ORDERS = ("year-month-day", "month-day-year", "day-month-year")
+YEAR_FIRST = r"^\s*(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)"
+YEAR_LAST = r"^\s*(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})(?!\d)"
+MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_NAMES = "|".join([*MONTHS, "sept", *(month[:3] for month in MONTHS)])
+_NAME, _DAY = rf"({_NAMES})\.?", r"(\d{1,2})(?:st|nd|rd|th)?"
+DAY_NAMED = rf"(?i)^\s*{_DAY}[\s./-]*{_NAME},?[\s/-]*(\d{{4}})(?!\d)"
+NAMED_DAY = rf"(?i)^\s*{_NAME}[\s./-]*{_DAY},?[\s/-]+(\d{{4}})(?!\d)"
+NUMBERS = {month[:3]: k for k, month in enumerate(MONTHS, start=1)}
+_SIGN, _UNIT = r"([+-]?)", r"[$€£¥%]?"
+_DIGITS = r"(\d+|\d{1,3}(?:[,' \u00a0\u202f]\d{3})+)(\.\d+)?"
+WRITTEN = rf"^\s*{_SIGN}{_UNIT}\s?{_SIGN}{_DIGITS}\s?{_UNIT}\s*$"
+"""A number as people write it: with a sign, a currency or a percent sign, thousands apart."""
+SHARE = 0.95
+"""Of a text column's values that must be dates, or numbers, for it to be a column of them."""
+SAMPLE = 200
+
+
+def numbers_of(values: Any) -> Any:
+    """Floats; NaN for what is missing, infinite or, in new data, not a number."""
+    import pandas as pd
+
+    numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    unread = np.isnan(numbers) & values.notna().to_numpy()
+    if unread.any():
+        numbers = numbers.copy()
+        numbers[unread] = _written_numbers(values[unread])
+    return np.where(np.isfinite(numbers), numbers, np.nan)
+
+
+def _written_numbers(values: Any) -> Any:
+    """Floats of texts such as "$1,234.50", "-12 %" and "1 234 €"; NaN for other ones."""
+    import pandas as pd
+
+    parts = values.map(str).astype("object").str.extract(WRITTEN).fillna("")
+    text = parts[0] + parts[1] + parts[2].str.replace(r"\D", "", regex=True) + parts[3]
+    return pd.to_numeric(text, errors="coerce").to_numpy(dtype=np.float64)
+
+
+def date_order(known: Any) -> str:
+    """The order of a date's parts if the column is one of dates, else nothing.
+
+    Text needs a year of four digits; which of two other parts is the month, the whole column
+    tells: a part above 12 is a day. Where it does not tell, the month comes first.
+    """
+    import pandas as pd
+
+    if pd.api.types.is_datetime64_any_dtype(known) or isinstance(known.iloc[0], date):
+        return ORDERS[0]
+    if not isinstance(known.iloc[0], str):
+        return ""
+    for order in ORDERS:
+        if order != ORDERS[0] and not _may_be(known, order):
+            continue
+        sample = known.iloc[:SAMPLE]
+        if dates_of(sample, order).notna().mean() < SHARE:
+            continue
+        if dates_of(known, order).notna().mean() >= SHARE:
+            return order
+    return ""
+
+
+def _may_be(known: Any, order: str) -> bool:
+    """Whether no month of this order is above 12."""
+    parts = known.str.extract(YEAR_LAST)
+    month = parts[1 if order == "day-month-year" else 0].astype(float)
+    return not bool((month > 12).any())
+
+
+def dates_of(values: Any, order: str) -> Any:
+    """Dates of a column; what is none of that order is missing."""
+    import pandas as pd
+
+    if pd.api.types.is_datetime64_any_dtype(values):
+        return pd.to_datetime(values, utc=True).dt.tz_localize(None)
+    text = values.astype("object").where(values.notna(), "").astype(str)
+    dates = _parsed(text, YEAR_FIRST, ORDERS[0])  # which is never in doubt, nor are named months
+    for pattern, parts in ((DAY_NAMED, ORDERS[2]), (NAMED_DAY, ORDERS[1])):
+        if dates.isna().any():
+            dates = dates.fillna(_parsed(text, pattern, parts))
+    return dates if order == ORDERS[0] else dates.fillna(_parsed(text, YEAR_LAST, order))
+
+
+def _parsed(text: Any, pattern: str, order: str) -> Any:
+    """Dates of the texts that match; the month may be the beginning of its English name."""
+    import pandas as pd
+
+    parts = text.str.extract(pattern).set_axis(order.split("-"), axis=1)
+    numbers = parts["month"].str[:3].str.lower().map(NUMBERS)
+    parts["month"] = parts["month"].where(numbers.isna(), numbers)
+    return pd.to_datetime(parts.astype(float), errors="coerce")
+
+
+def years_of(dates: Any) -> Any:
+    """Years since the beginning of 2000; NaN where there is no date."""
+    days = (dates - np.datetime64("2000-01-01")).dt.total_seconds().to_numpy() / 86400
+    return days / 365.25
