@@ -88,7 +88,7 @@ def train_average_precision(
         else torch.optim.Adam(model.parameters(), lr=1e-3)
     )
     loss = APLoss(part.y, **options)
-    steps = EPOCHS * (part.y.numel() // BATCH)
+    steps = EPOCHS * -(-part.y.numel() // BATCH)
     for index in islice(_batches(part.y), steps):
         optimizer.zero_grad()
         loss(torch.sigmoid(model(part.X[index])[:, 0]), index).backward()

@@ -120,13 +120,58 @@ def test_a_third_value_is_refused_unless_it_may_count_as_the_rest(cases: pd.Data
     assert "holds 3 values" in refused.stderr
     assert "--positive VALUE --rest" in refused.stderr
     refused = run("train", "cases.csv", "--target", "outcome", "--rest", fails=True)
-    assert "say with `positive` which one" in refused.stderr
+    assert "say which with `positive` (--positive VALUE)" in refused.stderr
     two = cases[cases["outcome"] != "open"]
     two.to_csv("two.csv", index=False)
     run("--quiet", "train", "two.csv", "--target", "outcome", "--solver", "lbfgs", "-o", "m.apmax")
     assert "holds 3 values" in run("evaluate", "m.apmax", "cases.csv", fails=True).stderr
     told = as_json("evaluate", "m.apmax", "cases.csv", "--rest")
     assert told["rows"] == len(cases)
+
+
+def test_labels_named_like_a_rest_are_two_labels(cases: pd.DataFrame) -> None:
+    cases = cases.replace({"outcome": {"fine": "not fraud"}})
+    cases.to_csv("three.csv", index=False)
+    cases[cases["outcome"] != "open"].to_csv("two.csv", index=False)
+    run("--quiet", "train", "two.csv", "--target", "outcome", "--solver", "lbfgs", "-o", "m.apmax")
+    assert load_model("m.apmax").negative == "not fraud"
+    assert "holds 3 values" in run("evaluate", "m.apmax", "three.csv", fails=True).stderr
+
+
+def test_the_positive_in_other_letters_is_not_the_rest(cases: pd.DataFrame) -> None:
+    cases.replace({"outcome": {"open": "FRAUD"}}).to_csv("letters.csv", index=False)
+    one = ("--target", "outcome", "--positive", "fraud", "--rest")
+    refused = run("train", "letters.csv", *one, fails=True)
+    assert "has 'fraud' and 'FRAUD', which would count as the rest" in refused.stderr
+
+
+def test_a_rest_of_numbers_from_training_to_the_report(folder: Path) -> None:
+    rng = np.random.default_rng(3)
+    grade = rng.integers(0, 3, 300)
+    x = grade == 1
+    pd.DataFrame({"x": x + rng.random(300), "grade": grade}).to_csv("whole.csv", index=False)
+    wide = pd.DataFrame({"x": x + rng.random(300), "grade": grade.astype(float)})
+    wide.to_csv("decimal.csv", index=False)
+    one = ("--target", "grade", "--positive", "1", "--rest")
+    options = ("--test", "decimal.csv", "--solver", "lbfgs", "-o", "m.apmax")
+    assert as_json("train", "whole.csv", *one, *options)["test_ap"] > 0.9
+    refused = run("evaluate", "m.apmax", "decimal.csv", "--positive", "2", fails=True)
+    assert "it finds '1'" in refused.stderr
+    told = as_json("evaluate", "m.apmax", "decimal.csv", "--positive", "1.0")
+    assert told["average_precision"] > 0.9
+    run("report", "m.apmax", "decimal.csv", "-o", "r.html")
+    assert f"{int(x.sum())} of them positive" in Path("r.html").read_text()
+    only = wide[wide["grade"] == 1]
+    only.to_csv("only.csv", index=False)
+    assert "holds 1 value" in run("evaluate", "m.apmax", "only.csv", fails=True).stderr
+    compared = as_json("compare", "whole.csv", *one, "--folds", "2", "--repeats", "1")
+    assert compared["models"]["apmax (APClassifierCV)"]["mean"] > 0.9
+
+
+def test_one_class_of_many_in_libsvm(folder: Path) -> None:
+    Path("many.libsvm").write_text("".join(f"{k % 3} 1:{k % 3 == 2:d} 2:{k}\n" for k in range(90)))
+    options = ("--positive", "2", "--rest", "--solver", "lbfgs", "-o", "m.apmax")
+    assert as_json("train", "many.libsvm", *options)["test_ap"] == 1
 
 
 @pytest.mark.parametrize("positives", [1, 2, 3])

@@ -97,6 +97,10 @@ def test_many_values_are_not_all_listed(write: Write) -> None:
         ("1 1 2", 1.0, 1),
         ("a a b", "a", "a"),
         ("True True False", "True", True),
+        ("True True False", 1, True),
+        ("True True False", "0", False),
+        ("1 1 0", True, 1),
+        ("1.0 1.0 2.5", True, 1.0),
     ],
 )
 def test_the_positive_label_is_the_rarer_or_the_given(

@@ -20,6 +20,8 @@ ROWS = 40
 def table(**changed: Any) -> Any:
     columns = {
         "age": np.arange(ROWS, dtype=float),
+        "height": np.linspace(150, 210, ROWS),
+        "year": [2021.0, 2022.0] * (ROWS // 2),
         "city": ["Rome", "Oslo"] * (ROWS // 2),
         "since": [f"2020-01-{1 + k % 28:02d}" for k in range(ROWS)],
         "name": ["Ann"] * 10 + [f"rare {k}" for k in range(ROWS - 10)],
@@ -46,7 +48,8 @@ CASES = {
         {"age": np.arange(ROWS) * 365.0},
         "'age': 39 of 40 values are far outside those of training, 0 to 39; is it the same unit",
     ),
-    "far below": ({"age": np.full(ROWS, -39.1)}, "'age': 40 of 40 values are far outside"),
+    "far below": ({"age": np.full(ROWS, -118.0)}, "'age': 40 of 40 values are far outside"),
+    "metres for centimetres": ({"height": np.linspace(1.5, 2.1, ROWS)}, "'height': 40 of 40"),
     "nothing": ({"city": [None] * ROWS}, "'city' is empty"),
 }
 
@@ -63,7 +66,8 @@ FINE = {
     "gaps where there were some": {"gaps": [None] * ROWS},
     "a year first": {"day": ["2020-01-31"] * ROWS},
     "what was constant, and of no use, is not": {"gaps": [None, 2.0] * (ROWS // 2)},
-    "somewhat outside": {"age": np.full(ROWS, 77.9)},
+    "somewhat outside": {"age": np.full(ROWS, 116.0)},
+    "years go on": {"year": np.full(ROWS, 2030.0)},
     "half is far outside": {"age": [1000.0] * 20 + [3.0] * 20},
     "half is text": {"age": ["old"] * 20 + ["3"] * 20},
     "a known word among rare ones": {"name": ["Ann"] + ["Bo"] * (ROWS - 1)},
@@ -116,9 +120,11 @@ def test_a_model_from_before_extents_were_kept_says_nothing_of_them() -> None:
     assert unusable_columns(older, table(age=np.full(ROWS, 1e6))) == []
 
 
-@pytest.mark.parametrize("extent", [[1.0], [float("nan"), 1.0], ["a", "b"], 3])
+@pytest.mark.parametrize(
+    "extent", [[1.0], [float("nan"), 1.0], ["a", "b"], [True, 3], [5, 1], "12", {}, 3]
+)
 def test_an_extent_that_is_none_is_refused(extent: Any) -> None:
     columns = TableEncoder.fit(table()).to_json()
     columns[0]["extent"] = extent
-    with pytest.raises((TypeError, ValueError)):
+    with pytest.raises(TypeError, match="not what an encoder writes"):
         TableEncoder.from_json(columns)

@@ -93,25 +93,6 @@ def test_one_order_of_day_and_month_holds_for_a_whole_column() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("$1,234.50", 1234.5), ("-$12", -12), ("$-12", -12), ("1 234 €", 1234), ("12 %", 12),
-        ("1'234'567", 1234567), ("£ 7", 7), (" +3.25% ", 3.25), ("1\u202f000", 1000),
-        ("1,23", np.nan), ("1,2345", np.nan), ("12,34,567", np.nan), ("$", np.nan),
-        ("--5", np.nan), ("$5$x", np.nan), ("1234,567", np.nan), ("5 apples", np.nan),
-    ],
-)  # fmt: skip
-def test_numbers_as_people_write_them(text: str, number: float) -> None:
-    frame = pd.DataFrame({"price": [f"${k:,}" for k in range(990, 1090)]})
-    encoder = TableEncoder.fit(frame)
-    (column,) = encoder.columns
-    assert (column.kind, column.median, column.extent) == ("number", 1039.5, [990, 1089])
-    expected = column.median if np.isnan(number) else number
-    new = pd.DataFrame({"price": [text, "7"]})
-    assert encoder.transform(new).toarray().tolist() == [[expected], [7]]
-
-
-@pytest.mark.parametrize(
     "text",
     [
         "24 Jan 2023", "24-jan-2023", "24JAN2023", "24th January 2023",
@@ -123,12 +104,14 @@ def test_months_may_have_english_names(text: str) -> None:
     named = pd.DataFrame({"d": [text, "5 Sept 2021"] * 10})
     encoder = TableEncoder.fit(named)
     assert encoder.columns[0].order == "year-month-day"
-    np.testing.assert_array_equal(
-        encoder.transform(named).toarray(), encoder.transform(iso).toarray()
-    )
+    twice = named.set_axis([0, 0] * 10)  # an index may have doubles
+    for frame in (named, twice, named.astype("string"), named.astype("category")):
+        np.testing.assert_array_equal(
+            encoder.transform(frame).toarray(), encoder.transform(iso).toarray()
+        )
 
 
-@pytest.mark.parametrize("text", ["3 Marketing 2020", "31 Feb 2020", "May 2020", "12 Decks 2020"])
+@pytest.mark.parametrize("text", ["3 Marketing 2020", "31 Feb 2020", "May 2020", "5 ſep 2021"])
 def test_other_names_are_no_months(text: str) -> None:
     frame = pd.DataFrame({"d": [text] * 20})
     assert TableEncoder.fit(frame).columns[0].kind == "category"

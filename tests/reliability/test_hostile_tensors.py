@@ -26,7 +26,7 @@ from apmax.torch import (
 LOSSES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "APLoss": lambda s: APLoss(Y)(s, torch.arange(N)),
     "APLoss, moving average": lambda s: APLoss(Y, tracker="moving_average")(s, torch.arange(N)),
-    "APLoss, logistic": lambda s: APLoss(Y, surrogate="logistic")(s, torch.arange(N)),
+    "APLoss, hinge": lambda s: APLoss(Y, surrogate="squared_hinge")(s, torch.arange(N)),
     "SmoothAPLoss": lambda s: SmoothAPLoss()(s, torch.tensor(Y)),
     "FastAPLoss": lambda s: FastAPLoss()(s, torch.tensor(Y)),
     "BlackboxAPLoss": lambda s: BlackboxAPLoss()(s, torch.tensor(Y)),

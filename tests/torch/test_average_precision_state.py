@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests.torch.nine_positives import (
+    GOOD,
     POSITIVE,
     SCORES,
     N,
@@ -111,3 +112,36 @@ def test_a_checkpoint_of_other_data_is_refused(labels: Any) -> None:
         other.load_state_dict(state)
     for name, tensor in saved(other).items():
         torch.testing.assert_close(tensor, before[name], rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "options", [{"surrogate": "squared_hinge"}, {"gamma": 10.0}], ids=["surrogate", "gamma"]
+)
+def test_a_checkpoint_of_another_surrogate_is_refused(options: Any) -> None:
+    first, other = APLoss(POSITIVE), APLoss(POSITIVE, **options)
+    first(SCORES[GOOD], GOOD)
+    before = saved(other)
+    with pytest.raises(RuntimeError, match="tracked with surrogate='logistic', gamma=20, and"):
+        other.load_state_dict(saved(first))
+    for name, tensor in saved(other).items():
+        torch.testing.assert_close(tensor, before[name], rtol=0, atol=0, equal_nan=True)
+    APLoss(POSITIVE).half().load_state_dict(saved(first))
+
+
+@pytest.mark.parametrize("forged", [torch.zeros(3), torch.tensor([7, 0]), torch.tensor(1)], ids=str)
+def test_a_checkpoint_of_no_known_surrogate_is_refused(forged: Any) -> None:
+    state = saved(APLoss(POSITIVE)) | {"tracked_with": forged}
+    with pytest.raises(RuntimeError, match="tracked with an unknown surrogate, and"):
+        APLoss(POSITIVE).load_state_dict(state)
+
+
+def test_a_checkpoint_that_does_not_name_its_surrogate_is_of_the_squared_hinge() -> None:
+    hinge = APLoss(POSITIVE, surrogate="squared_hinge")
+    hinge(SCORES[GOOD], GOOD)
+    state = saved(hinge)
+    del state["tracked_with"]
+    with pytest.raises(RuntimeError, match="tracked with surrogate='squared_hinge'"):
+        APLoss(POSITIVE).load_state_dict(state)
+    again = APLoss(POSITIVE, surrogate="squared_hinge")
+    again.load_state_dict(state)
+    assert again(SCORES[GOOD], GOOD) == hinge(SCORES[GOOD], GOOD)

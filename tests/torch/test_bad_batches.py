@@ -173,6 +173,14 @@ def test_numbers_that_do_not_fit_are_refused(which: int, double: bool, size: flo
         torch.testing.assert_close(saved(loss)[key], tensor, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("which", [0, 1], ids=["compiled", "torch"])
+def test_any_finite_scores_fit_the_logistic_surrogate(which: int) -> None:
+    loss = both_ways(POSITIVE, spread=None)[which]
+    value = loss(SCORES[GOOD] * 1e200, GOOD)
+    assert -1 <= value.item() < 0
+    assert torch.isfinite(loss.tracked(GOOD[:4])).all()
+
+
 def test_what_u_was_tracked_with_cannot_be_changed() -> None:
     loss = APLoss(POSITIVE)
     for name in ("gamma", "surrogate", "spread"):

@@ -65,7 +65,7 @@ def train(
         check_writable(out, report, read=[data, test])
         dataset = load(data, target=target, positive=positive, against_rest=rest)
         check_target(dataset)
-        learnt, tested = _parts(dataset, test, rest, seed)
+        learnt, tested = _parts(dataset, test, seed)
         start = time.perf_counter()
         kept = None if checkpoint is None else checkpoint / "to-test"
         with progress(settings, "training") as advance:
@@ -104,9 +104,7 @@ def train(
             stop(settings)
 
 
-def _parts(
-    dataset: Dataset, test: Path | None, against_rest: bool, seed: int
-) -> tuple[Dataset, Dataset]:
+def _parts(dataset: Dataset, test: Path | None, seed: int) -> tuple[Dataset, Dataset]:
     from apmax.data.files import load
     from apmax.pipeline.encoder import TableEncoder
     from apmax.pipeline.training import hold_out
@@ -116,7 +114,11 @@ def _parts(
     words = TableEncoder.fit(dataset.X).words() if hasattr(dataset.X, "columns") else []
     positive = str(dataset.positive_label)
     tested = load(
-        test, target=dataset.target, positive=positive, against_rest=against_rest, text=words
+        test,
+        target=dataset.target,
+        positive=positive,
+        against_rest=dataset.against_rest,
+        text=words,
     )
     return dataset, tested
 

@@ -141,9 +141,10 @@ def _labelled(
     model: Model, data: Path, target: str | None, positive: str | None, rest: bool
 ) -> Dataset:
     from apmax.data.files import load
-    from apmax.data.target import rest_of, same_label
+    from apmax.data.target import same_label
 
-    if positive is not None and same_label(positive, model.negative):
+    looked_for = positive is None or same_label(positive, model.positive)
+    if not looked_for and (model.against_rest or same_label(positive, model.negative)):
         raise ParameterError(
             f"`--positive` = {positive!r} is what the model does not look for: it finds "
             f"{model.positive!r}"
@@ -154,7 +155,7 @@ def _labelled(
             data,
             target=column,
             positive=wanted,
-            against_rest=rest or model.negative == rest_of(model.positive),
+            against_rest=rest or model.against_rest,
             text=model.words(),
         )
     except UnknownNameError:

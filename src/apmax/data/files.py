@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from apmax.data.streams import PathLike, check_path, format_suffix, read_head
 from apmax.data.tables import PARQUET, TEXT_TABLES, read_table
-from apmax.data.target import Labels, find_column, two_classes
+from apmax.data.target import Labels, check_positive_given, find_column, two_classes
 from apmax.errors import FileError, ParameterError
 from apmax.validation import Mask
 
@@ -35,6 +35,7 @@ class Dataset:
     names : names of the features, where the file has them.
     target : name of the target's column, of a table.
     source : the file.
+    against_rest : whether all values but the positive one are negative.
     """
 
     X: Any
@@ -44,6 +45,7 @@ class Dataset:
     names: list[str] | None
     target: str | None
     source: Path
+    against_rest: bool = False
 
     def rows(self, chosen: NDArray[Any]) -> Dataset:
         """The same data with these rows only, given as a mask or as row numbers."""
@@ -85,6 +87,7 @@ def load(
     >>> data = load("loans.csv", target="defaulted", positive="yes")  # doctest: +SKIP
     """
     file = check_path(path)
+    check_positive_given(positive, against_rest)
     if target is True:
         raise ParameterError('`target` must be a name, a number, "last", False or None, got True')
     try:
@@ -147,7 +150,9 @@ def _from_table(file: Path, asked: _Asked, text: Collection[str]) -> Dataset:
     labels = asked.labels(frame[column].to_numpy(), f"column {column!r} of {file}")
     names.remove(column)
     X = frame.drop(columns=column)
-    return Dataset(X, labels.y, labels.positive, labels.negative, names, column, file)
+    return Dataset(
+        X, labels.y, labels.positive, labels.negative, names, column, file, asked.against_rest
+    )
 
 
 def _in_first_row(file: Path, target: str) -> bool:
@@ -172,4 +177,6 @@ def _from_arrays(file: Path, X: Any, y: NDArray[Any] | None, asked: _Asked) -> D
             )
         )
     labels = asked.labels(np.asarray(y), f"the label in {file}")
-    return Dataset(X, labels.y, labels.positive, labels.negative, None, None, file)
+    return Dataset(
+        X, labels.y, labels.positive, labels.negative, None, None, file, asked.against_rest
+    )

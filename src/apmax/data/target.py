@@ -60,8 +60,6 @@ def two_classes(
 
     There must be two values, unless the positive one stands `against_rest`, whatever that is.
     """
-    if against_rest and positive is None:
-        raise ParameterError("one value against the rest: say with `positive` which one")
     missing = _missing(values)
     if missing.any():
         raise LabelError(
@@ -75,24 +73,28 @@ def two_classes(
             f"{name} holds lists or records, which are no labels: is it the right column?"
         ) from None
     if len(counts) < 2 or (len(counts) > 2 and not against_rest):
-        listed = [f"{label!r} ({count})" for label, count in list(counts.items())[:SHOWN]]
-        more = f" and {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""
-        remedy = (
-            "for one of them against the rest, say which (--positive VALUE --rest)"
-            if len(counts) > 2
-            else "is it the right column?"
-        )
+        rest = "; if so, --positive VALUE --rest finds one among all (in Python, against_rest=True)"
         raise LabelError(
             f"{name} holds {len(counts)} value{'s' * (len(counts) != 1)}, and a classifier needs "
-            f"two: {', '.join(listed)}{more}; {remedy}"
+            f"two: {_listed(counts)}; is it the right column?{rest if len(counts) > 2 else ''}"
         )
     # Of equally many, the one that sorts last: 1 rather than 0, "yes" rather than "no".
     rarer = min(reversed(counts), key=lambda label: counts[label])
     chosen = rarer if positive is None else _choose(counts, positive, name)
     other = next(label for label in counts if label != chosen)
     if against_rest:
+        _check_spelled_once(counts, chosen, name)
         other = rest_of(chosen)
     return Labels(np.asarray(values == chosen, dtype=bool), chosen, other)
+
+
+def check_positive_given(positive: Any, against_rest: bool) -> None:
+    """Before a file is read: of many values, which is the one?"""
+    if against_rest and positive is None:
+        raise ParameterError(
+            "`against_rest` = True (--rest) finds one value among all others: say which with "
+            "`positive` (--positive VALUE)"
+        )
 
 
 def rest_of(positive: Any) -> str:
@@ -104,7 +106,7 @@ def same_label(one: Any, other: Any) -> bool:
     """Whether two labels are one, spelled a bit otherwise.
 
     Case, blanks and a full stop at the end do not tell labels apart: a test file may have
-    ">50K." where the training file has ">50K".
+    ">50K." where the training file has ">50K", or 1 where that has True.
     """
     return _spelled(one) == _spelled(other)
 
@@ -131,7 +133,7 @@ def _counted(values: NDArray[Any]) -> dict[Any, int]:
 
 
 def _choose(counts: dict[Any, int], positive: Any, name: str) -> Any:
-    """The label that equals `positive`, or else is written like it: "1" means 1, and 1.0."""
+    """The label that equals `positive`, or else is written or spelled like it."""
     for same in (_equal, _written_alike, same_label):
         found = [label for label in counts if same(label, positive)]
         if len(found) == 1:
@@ -141,13 +143,27 @@ def _choose(counts: dict[Any, int], positive: Any, name: str) -> Any:
                 f"{name} has the labels {', '.join(map(repr, found))}, and which of them is "
                 f"{positive!r} is not clear; spell it as the file does, with --positive"
             )
-    listed = [f"{label!r} ({count})" for label, count in list(counts.items())[:SHOWN]]
-    more = f" and {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""
     near = difflib.get_close_matches(str(positive), map(str, counts), n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise NoPositiveError(
-        f"`positive` = {positive!r} is no value of {name}: {hint}it has {', '.join(listed)}{more}"
+        f"`positive` = {positive!r} is no value of {name}: {hint}it has {_listed(counts)}"
     )
+
+
+def _check_spelled_once(counts: dict[Any, int], chosen: Any, name: str) -> None:
+    """All others are negative, so none of them may be the positive one in other letters."""
+    alike = [label for label in counts if same_label(label, chosen) and label != chosen]
+    if alike:
+        raise LabelError(
+            f"{name} has {chosen!r} and {', '.join(map(repr, alike))}, which would count as the "
+            "rest: spell them as one, or tell them apart by more than case and blanks"
+        )
+
+
+def _listed(counts: dict[Any, int]) -> str:
+    listed = [f"{label!r} ({count})" for label, count in list(counts.items())[:SHOWN]]
+    more = f" and {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""
+    return ", ".join(listed) + more
 
 
 def _equal(label: Any, positive: Any) -> bool:
@@ -160,7 +176,8 @@ def _written_alike(label: Any, positive: Any) -> bool:
 
 def _spelled(label: Any) -> str:
     text = str(label).strip().rstrip(".").casefold()
+    text = {"true": "1", "false": "0"}.get(text, text)
     try:
-        return str(float(text))  # 1, 1.0 and +1 are one label
+        return str(float(text))  # 1, 1.0, +1 and True are one label
     except ValueError:
         return text

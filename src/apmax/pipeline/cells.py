@@ -1,4 +1,4 @@
-"""What the cells of a column say, if they are numbers or dates as people write them."""
+"""What the cells of a column say, if they are numbers or dates."""
 
 from __future__ import annotations
 
@@ -8,21 +8,17 @@ from typing import Any
 import numpy as np
 
 ORDERS = ("year-month-day", "month-day-year", "day-month-year")
-YEAR_FIRST = r"^\s*(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)"
-YEAR_LAST = r"^\s*(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})(?!\d)"
+YEAR_FIRST = r"(?a)^\s*(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)"
+YEAR_LAST = r"(?a)^\s*(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})(?!\d)"
 MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
 _NAMES = "|".join([*MONTHS, "sept", *(month[:3] for month in MONTHS)])
 _NAME, _DAY = rf"({_NAMES})\.?", r"(\d{1,2})(?:st|nd|rd|th)?"
-DAY_NAMED = rf"(?i)^\s*{_DAY}[\s./-]*{_NAME},?[\s/-]*(\d{{4}})(?!\d)"
-NAMED_DAY = rf"(?i)^\s*{_NAME}[\s./-]*{_DAY},?[\s/-]+(\d{{4}})(?!\d)"
+DAY_NAMED = rf"(?ai)^\s*{_DAY}[\s./-]*{_NAME},?[\s/-]*(\d{{4}})(?!\d)"
+NAMED_DAY = rf"(?ai)^\s*{_NAME}[\s./-]*{_DAY},?[\s/-]+(\d{{4}})(?!\d)"
 NUMBERS = {month[:3]: k for k, month in enumerate(MONTHS, start=1)}
-_SIGN, _UNIT = r"([+-]?)", r"[$€£¥%]?"
-_DIGITS = r"(\d+|\d{1,3}(?:[,' \u00a0\u202f]\d{3})+)(\.\d+)?"
-WRITTEN = rf"^\s*{_SIGN}{_UNIT}\s?{_SIGN}{_DIGITS}\s?{_UNIT}\s*$"
-"""A number as people write it: with a sign, a currency or a percent sign, thousands apart."""
 SHARE = 0.95
 """Of a text column's values that must be dates, or numbers, for it to be a column of them."""
 SAMPLE = 200
@@ -33,20 +29,7 @@ def numbers_of(values: Any) -> Any:
     import pandas as pd
 
     numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    unread = np.isnan(numbers) & values.notna().to_numpy()
-    if unread.any():
-        numbers = numbers.copy()
-        numbers[unread] = _written_numbers(values[unread])
     return np.where(np.isfinite(numbers), numbers, np.nan)
-
-
-def _written_numbers(values: Any) -> Any:
-    """Floats of texts such as "$1,234.50", "-12 %" and "1 234 €"; NaN for other ones."""
-    import pandas as pd
-
-    parts = values.map(str).astype("object").str.extract(WRITTEN).fillna("")
-    text = parts[0] + parts[1] + parts[2].str.replace(r"\D", "", regex=True) + parts[3]
-    return pd.to_numeric(text, errors="coerce").to_numpy(dtype=np.float64)
 
 
 def date_order(known: Any) -> str:

@@ -116,7 +116,7 @@ def _checked_column(one: dict[str, Any]) -> Column:
         has_missing=one["has_missing"],
         categories=list(one["categories"]),
         order=one["order"],
-        extent=[float(end) for end in one.get("extent", [])],
+        extent=one.get("extent", []),
     )
     sound = (
         isinstance(column.name, str)
@@ -127,12 +127,21 @@ def _checked_column(one: dict[str, Any]) -> Column:
         and isinstance(one["categories"], list)
         and column.order in (ORDERS if column.kind == "date" else ("",))
         and all(isinstance(category, str) for category in column.categories)
-        and len(column.extent) in (0, 2)
-        and np.isfinite(column.extent).all()
+        and _is_extent(column.extent)
     )
     if not sound:
         raise TypeError(f"column {column.name!r} is not what an encoder writes")
     return column
+
+
+def _is_extent(extent: Any) -> bool:
+    """Whether it is an empty list, or one of two finite numbers in their order."""
+    if extent == []:
+        return True
+    numbers = isinstance(extent, list) and all(type(end) in (int, float) for end in extent)
+    return bool(
+        numbers and len(extent) == 2 and np.isfinite(extent).all() and extent == sorted(extent)
+    )
 
 
 def _learn(name: str, values: Any) -> Column:
@@ -198,16 +207,21 @@ def is_understood(column: Column, known: Any) -> Any:
 
 
 def is_far_outside(column: Column, known: Any) -> Any:
-    """Of each number, whether it is outside training's by more than all of these span.
+    """Of each number, whether it looks like another unit.
 
-    A column that was constant is of no use, whatever it holds now.
+    It is outside training's by more than all of these span, and is more than three times as
+    large as the largest of them, or less than a third of the smallest: years and numbers of
+    rows only go on. A column that was constant is of no use, whatever it holds now.
     """
     lowest, highest = column.extent or (0.0, 0.0)
     if lowest == highest:
         return np.zeros(len(known), dtype=bool)
-    numbers = numbers_of(known) / 3  # thirds: differences of large numbers are finite
-    span = highest / 3 - lowest / 3
-    return (numbers < lowest / 3 - span) | (numbers > highest / 3 + span)
+    numbers = numbers_of(known)
+    sizes = np.abs([lowest, highest])
+    smallest = 0.0 if lowest < 0 < highest else sizes.min()
+    span = highest / 3 - lowest / 3  # thirds: differences of large numbers are finite
+    outside = (numbers / 3 < lowest / 3 - span) | (numbers / 3 > highest / 3 + span)
+    return outside & ((np.abs(numbers) / 3 > sizes.max()) | (np.abs(numbers) < smallest / 3))
 
 
 def _words(values: Any) -> Any:

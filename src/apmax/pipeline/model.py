@@ -28,6 +28,8 @@ class Model:
     """None if the features were numbers already (LIBSVM, NPZ)."""
     facts: dict[str, Any] = field(default_factory=dict)
     """How it was trained: plain data, for people."""
+    against_rest: bool = False
+    """Whether `negative` is the name of all other labels together."""
 
     def log_odds(self, X: Any) -> Floats:
         """Log-odds of the rows of a frame, or of a matrix if the model was trained on one."""

@@ -37,6 +37,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         "coef": base64.b64encode(model.coef.astype("<f8").tobytes()).decode("ascii"),
         "intercept": float(model.intercept),
         "facts": model.facts,
+        "against_rest": model.against_rest,
     }
     whole = {
         "format": FORMAT,
@@ -126,7 +127,10 @@ def _model_of(body: dict[str, Any]) -> Model:
         target=target,
         encoder=None if encoder is None else TableEncoder.from_json(encoder),
         facts=_of_type(body, "facts", dict),
+        against_rest=body.get("against_rest", False),  # older files have none
     )
+    if not isinstance(model.against_rest, bool):
+        raise TypeError("against_rest is of another type")
     if not (np.isfinite(model.coef).all() and np.isfinite(model.intercept) and model.coef.size):
         raise ValueError("weights are missing or not finite")
     if len(model.feature_names()) != model.coef.size:

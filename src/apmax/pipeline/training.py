@@ -130,6 +130,7 @@ def train(
             "solver": solver,
             "status": str(best.status_),
         },
+        against_rest=dataset.against_rest,
     )
     notes = [] if encoder is None else unused_in_training(encoder, dataset.X)
     return Trained(model, best, interrupted, tuple(notes))

@@ -106,6 +106,7 @@ class APLoss(CompositionalLoss, SkipsPoorBatches):
 
     lows: Tensor
     highs: Tensor
+    tracked_with: Tensor
 
     def __init__(
         self,
@@ -158,6 +159,7 @@ class APLoss(CompositionalLoss, SkipsPoorBatches):
         highs = torch.tensor([[box.top1, box.top2] for box in boxes], dtype=torch.float64)
         self.register_buffer("lows", lows, persistent=False)
         self.register_buffer("highs", highs, persistent=False)
+        self.register_buffer("tracked_with", _stored(surrogate, gamma))
 
     @property
     def surrogate(self) -> str:
@@ -345,14 +347,37 @@ class APLoss(CompositionalLoss, SkipsPoorBatches):
             )
 
     def _load_from_state_dict(self, state: Any, prefix: str, *rest: Any) -> None:
+        errors = rest[4]
+        key = f"{prefix}tracked_with"
+        if key not in state:  # from before it was stored, when the squared hinge was the default
+            state[key] = _stored("squared_hinge", self._gamma)
         if self.labels.is_other(state, f"{prefix}labels."):
-            errors = rest[4]
             errors.append(
                 "the checkpoint belongs to other labels: make the loss with those that it was "
                 "saved with"
             )
-            return
-        super()._load_from_state_dict(state, prefix, *rest)
+        elif not torch.equal(state[key].cpu(), self.tracked_with.cpu()):
+            errors.append(
+                f"the checkpoint was tracked with {_told(state[key])}, and this loss has "
+                f"{_told(self.tracked_with)}: make it with the former"
+            )
+        else:
+            super()._load_from_state_dict(state, prefix, *rest)
 
     def _own_buffers(self) -> list[Tensor]:
         return [*super()._own_buffers(), *self.labels.buffers()]
+
+
+def _stored(surrogate: str, gamma: float) -> Tensor:
+    """Integers, which no ``.half()`` rounds: the surrogate's number, and the bits of γ."""
+    bits = torch.tensor(gamma, dtype=torch.float64).view(torch.int64)
+    return torch.stack([torch.tensor(list(PAIR_TERMS).index(surrogate)), bits])
+
+
+def _told(stored: Tensor) -> str:
+    """As options of APLoss, of a checkpoint that may be anything."""
+    names = list(PAIR_TERMS)
+    if stored.shape != (2,) or stored.dtype != torch.int64 or not 0 <= stored[0] < len(names):
+        return "an unknown surrogate"
+    gamma = stored.cpu()[1].view(torch.float64)
+    return f"surrogate={names[int(stored[0])]!r}, gamma={float(gamma):g}"

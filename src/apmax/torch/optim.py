@@ -181,7 +181,8 @@ def descend(
 class SOAP(DirectedOptimizer):
     """SOAP's step (Qi et al., 2021): plain SGD, Adam or AMSGrad, with constant rates.
 
-    Use it with ``APLoss(labels, tracker="moving_average")``.
+    Use it with ``APLoss(labels, tracker="moving_average")``; the paper's surrogate is
+    "squared_hinge", which :func:`from_table` takes.
 
     >>> import torch
     >>> from apmax.torch import SOAP
@@ -217,8 +218,8 @@ class SOAP(DirectedOptimizer):
 class MOAP(DirectedOptimizer):
     """MOAP's step (Algorithms 1 and 2): momentum, with lr and beta1 as 1/√t.
 
-    With ``APLoss(labels)`` it is MOAP-V2, with ``tracker="moving_average"`` MOAP-V1, and SOX
-    with ``schedule="constant"`` besides.
+    With ``APLoss(labels, surrogate="squared_hinge")`` it is MOAP-V2, with
+    ``tracker="moving_average"`` besides MOAP-V1, and SOX with ``schedule="constant"``.
     """
 
     styles = ("momentum",)
@@ -242,8 +243,8 @@ class MOAP(DirectedOptimizer):
 class ADAP(DirectedOptimizer):
     """ADAP's step (Algorithm 3) in one of four styles, with lr and beta1 as 1/√t.
 
-    Use it with ``APLoss(labels)``, whose beta0 then follows the same 1/√t. `bounds` (c_l, c_u)
-    is read by style "adabound" only.
+    Use it with ``APLoss(labels)``, whose beta0 then follows the same 1/√t; the paper's surrogate
+    is "squared_hinge". `bounds` (c_l, c_u) is read by style "adabound" only.
     """
 
     styles = tuple(ADAPTIVE)
