@@ -18,7 +18,7 @@ from apmax.disk import locked_folder
 from apmax.errors import ParameterError
 from apmax.paper.deep import training
 from apmax.paper.deep.networks import build
-from apmax.paper.deep.objectives import ShuffledBatches
+from apmax.paper.deep.objectives import ROWS, ShuffledBatches
 from apmax.paper.deep.protocol import METHODS, PRESETS, Preset, Setting
 from apmax.paper.deep.reports import to_markdown
 from apmax.paper.deep.stages import Machine, Stage
@@ -36,6 +36,7 @@ TINY = Preset(
     tuning_epochs=1,
     rates=(1e-4, 1e-3),
     gammas=(0.5,),
+    slopes=(10.0,),
     temperatures=(0.1,),
     beta0s=(0.9,),
     seeds=1,
@@ -84,10 +85,21 @@ def test_known_settings_are_used_unless_they_are_to_be_chosen_again(tmp_path: Pa
 
 
 def stage_of(method: str, epochs: int = 3, **changes: Any) -> Stage:
-    gamma = {"adap": 0.5, "soap": 0.5, "smoothap": 0.1}.get(method)
-    setting = Setting(1e-3, gamma, 0.9 if method in ("adap", "soap") else None)
+    gamma = {"adap": 0.5, "soap": 0.5, "smoothap": 0.1, "adap-logistic": 10.0}.get(method)
+    setting = Setting(1e-3, gamma, 0.9 if method in ROWS else None)
     stage = Stage("cifar10", "resnet20", 0, method, setting, 1e-4, epochs, 16, 4, 1.0)
     return replace(stage, **changes)
+
+
+def test_each_surrogate_has_its_own_gammas() -> None:
+    preset = replace(TINY, gammas=(0.5, 1.0), slopes=(10.0, 20.0))
+    assert {setting.gamma for setting in preset.settings_of("adap")} == {0.5, 1.0}
+    assert {setting.gamma for setting in preset.settings_of("adap-logistic")} == {10.0, 20.0}
+    assert [row.surrogate for row in ROWS.values()] == [
+        "squared_hinge",
+        "squared_hinge",
+        "logistic",
+    ]
 
 
 class Killed(Exception):

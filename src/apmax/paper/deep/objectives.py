@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from apmax.errors import ParameterError
+from apmax.method.table import METHODS
 from apmax.paper.deep.stages import Stage
 from apmax.torch import PositiveNegativeBatchSampler, SmoothAPLoss, from_table
 
-ROWS = {"adap": "adap-adam", "soap": "soap-adam"}
+ROWS = {
+    "adap": METHODS["adap-adam"],
+    "soap": METHODS["soap-adam"],
+    "adap-logistic": replace(METHODS["adap-adam"], surrogate="logistic"),
+}
 WITH_NEW_LAST_LAYER = (*ROWS, "smoothap")
 """Methods for AP; cross-entropy goes on with the last layer that it has."""
 

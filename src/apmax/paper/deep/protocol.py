@@ -23,13 +23,18 @@ from typing import NamedTuple
 
 from apmax.registry import Registry
 
-METHODS = ("adap", "soap", "smoothap", "cross-entropy", "cross-entropy-resampled")
+METHODS = (
+    *("adap", "soap", "smoothap", "cross-entropy", "cross-entropy-resampled"),
+    "adap-logistic",
+)
+"""The paper's, a row that shows cross-entropy the batches of AP, and ADAP as `APLoss` has it."""
 TITLES = {
     "adap": "ADAP",
     "soap": "SOAP (Adam)",
     "smoothap": "SmoothAP",
     "cross-entropy": "cross-entropy, continued",
     "cross-entropy-resampled": "cross-entropy, continued on the batches of AP",
+    "adap-logistic": "ADAP with the logistic surrogate, not of the paper",
 }
 PUBLISHED = {
     "cifar10": {"adap": (0.7667, 0.0015), "soap": (0.7629, 0.0014), "smoothap": (0.7365, 0.0088)},
@@ -39,7 +44,7 @@ PUBLISHED = {
 
 
 class Setting(NamedTuple):
-    """What is tuned: η, the margin γ (SmoothAP: τ), β₀."""
+    """What is tuned: η, the margin or slope γ (SmoothAP: τ), β₀."""
 
     lr: float
     gamma: float | None = None
@@ -67,6 +72,7 @@ class Preset:
     tuning_epochs: int
     rates: tuple[float, ...]
     gammas: tuple[float, ...]
+    slopes: tuple[float, ...]
     temperatures: tuple[float, ...]
     beta0s: tuple[float, ...]
     seeds: int
@@ -79,8 +85,9 @@ class Preset:
 
     def settings_of(self, method: str) -> list[Setting]:
         """What is tried for a method at first; other β₀ follow with the best of these."""
-        if method in ("adap", "soap"):
-            pairs = product(self.rates, self.gammas)
+        if method in ("adap", "soap", "adap-logistic"):
+            gammas = self.slopes if method == "adap-logistic" else self.gammas
+            pairs = product(self.rates, gammas)
             return [Setting(rate, gamma, self.beta0s[0]) for rate, gamma in pairs]
         if method == "smoothap":
             return [Setting(*one) for one in product(self.rates, self.temperatures)]
@@ -105,6 +112,7 @@ PRESETS: Registry[Preset] = Registry(
             tuning_epochs=20,
             rates=(1e-6, 1e-5, 1e-4),
             gammas=(0.5, 1.0, 2.0, 5.0, 10.0),
+            slopes=(5.0, 10.0, 20.0, 40.0),
             temperatures=(0.01, 0.1, 0.5, 1.0),
             beta0s=(0.9, 0.001, 0.1, 0.5, 0.99, 0.999),
             seeds=5,
@@ -119,6 +127,7 @@ PRESETS: Registry[Preset] = Registry(
             tuning_epochs=1,
             rates=(1e-4, 1e-3),
             gammas=(0.5, 1.0),
+            slopes=(5.0, 10.0, 20.0),
             temperatures=(0.1, 1.0),
             beta0s=(0.9, 0.1, 0.001),
             seeds=3,
@@ -128,6 +137,7 @@ PRESETS: Registry[Preset] = Registry(
                 ("soap", Setting(1e-4, 0.5, 0.9)),
                 ("smoothap", Setting(1e-4, 0.1)),
                 ("cross-entropy-resampled", Setting(1e-4)),
+                ("adap-logistic", Setting(1e-4, 10.0, 0.001)),  # η and β₀ as for ADAP
             ),
         ),
     },

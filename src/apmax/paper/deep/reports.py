@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from apmax.paper.deep.protocol import METHODS, TITLES
 from apmax.paper.deep.table import Row
-from apmax.paper.figures import BLACK, BLUE, GREEN, PURPLE, VERMILION, in_style
+from apmax.paper.figures import BLACK, BLUE, GREEN, ORANGE, PURPLE, VERMILION, in_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLOURS = dict(zip(METHODS, (VERMILION, BLUE, GREEN, BLACK, PURPLE), strict=True))
-STYLES = dict(zip(METHODS, ("solid", "dashed", "dashdot", "dotted", (0, (1, 2))), strict=True))
+COLOURS = dict(zip(METHODS, (VERMILION, BLUE, GREEN, BLACK, PURPLE, ORANGE), strict=True))
+LINES = ("solid", "dashed", "dashdot", "dotted", (0, (1, 2)), (0, (5, 1)))
+STYLES = dict(zip(METHODS, LINES, strict=True))
 
 
 def to_markdown(rows: list[Row]) -> str:
