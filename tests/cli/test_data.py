@@ -120,13 +120,28 @@ def test_a_third_value_is_refused_unless_it_may_count_as_the_rest(cases: pd.Data
     assert "holds 3 values" in refused.stderr
     assert "--positive VALUE --rest" in refused.stderr
     refused = run("train", "cases.csv", "--target", "outcome", "--rest", fails=True)
-    assert "say which with `positive` (--positive VALUE)" in refused.stderr
+    assert "say which with --positive VALUE" in refused.stderr
     two = cases[cases["outcome"] != "open"]
     two.to_csv("two.csv", index=False)
     run("--quiet", "train", "two.csv", "--target", "outcome", "--solver", "lbfgs", "-o", "m.apmax")
     assert "holds 3 values" in run("evaluate", "m.apmax", "cases.csv", fails=True).stderr
     told = as_json("evaluate", "m.apmax", "cases.csv", "--rest")
     assert told["rows"] == len(cases)
+
+
+def test_labels_that_training_did_not_have_are_told(cases: pd.DataFrame) -> None:
+    one = ("--target", "outcome", "--positive", "fraud", "--rest")
+    run("--quiet", "train", "cases.csv", *one, "--solver", "lbfgs", "-o", "m.apmax")
+    assert load_model("m.apmax").rest == ["fine", "open"]
+    cases.loc[:5, "outcome"] = "fruad"
+    cases.to_csv("new.csv", index=False)
+    (note,) = as_json("evaluate", "m.apmax", "new.csv")["notes"]
+    assert note == "'fruad' (6 rows) was no label in training, and counts as 'not fraud'"
+    renamed = cases.replace({"outcome": {"fraud": "betrug", "fruad": "open"}})
+    renamed.to_csv("renamed.csv", index=False)
+    told = as_json("evaluate", "m.apmax", "renamed.csv", "--positive", "betrug")
+    assert told["positives"] == (renamed["outcome"] == "betrug").sum()
+    assert told["notes"] == []
 
 
 def test_labels_named_like_a_rest_are_two_labels(cases: pd.DataFrame) -> None:
@@ -156,7 +171,7 @@ def test_a_rest_of_numbers_from_training_to_the_report(folder: Path) -> None:
     options = ("--test", "decimal.csv", "--solver", "lbfgs", "-o", "m.apmax")
     assert as_json("train", "whole.csv", *one, *options)["test_ap"] > 0.9
     refused = run("evaluate", "m.apmax", "decimal.csv", "--positive", "2", fails=True)
-    assert "it finds '1'" in refused.stderr
+    assert "it finds 1.0" in refused.stderr
     told = as_json("evaluate", "m.apmax", "decimal.csv", "--positive", "1.0")
     assert told["average_precision"] > 0.9
     run("report", "m.apmax", "decimal.csv", "-o", "r.html")

@@ -33,10 +33,18 @@ def table(**changed: Any) -> Any:
 
 CASES = {
     "text for a number": ({"age": ["old"] * ROWS}, "'age': 40 of 40 values are no number"),
-    "most is text": ({"age": ["old"] * 21 + ["3"] * 19}, "'age': 21 of 40"),
+    "one is text": (
+        {"age": ["1,234.50"] + ["3"] * 39},
+        r"'age': 1 of 40 values are no number \(first '1,234.50'\), and count as missing",
+    ),
+    "one date is none": ({"since": ["2020-13-01"] + ["2020-01-02"] * 39}, "'since': 1 of 40"),
+    "a tenth, as of another unit": (
+        {"age": np.arange(ROWS) / 10},
+        "'age': the median is 1.95, and in training it was 19.5; is it the same unit?",
+    ),
     "new words": (
         {"city": ["Bonn"] * ROWS},
-        "'city': 40 of 40 values are a new category, and tell nothing",
+        r"'city': 40 of 40 values are a new category \(first 'Bonn'\), and tell nothing",
     ),
     "another order": ({"since": ["13.1.2020"] * ROWS}, "'since': 40 of 40 values are no date"),
     "only rare words": ({"name": ["Bo"] * ROWS}, "'name': .* count as rare"),
@@ -68,8 +76,9 @@ FINE = {
     "what was constant, and of no use, is not": {"gaps": [None, 2.0] * (ROWS // 2)},
     "somewhat outside": {"age": np.full(ROWS, 116.0)},
     "years go on": {"year": np.full(ROWS, 2030.0)},
-    "half is far outside": {"age": [1000.0] * 20 + [3.0] * 20},
-    "half is text": {"age": ["old"] * 20 + ["3"] * 20},
+    "some are far outside": {"age": [1000.0] * 15 + [3.0] * 25},
+    "words for no number": {"age": ["-", "unknown", "N.A."] + ["3"] * 37},
+    "another median of a few rows": {"age": [None] * 21 + [0.01] * 19},
     "a known word among rare ones": {"name": ["Ann"] + ["Bo"] * (ROWS - 1)},
     "half of the words are new": {"city": ["Rome", "Bonn"] * (ROWS // 2)},
 }
@@ -87,7 +96,9 @@ def test_training_tells_of_words_among_numbers_and_of_text_that_never_repeats() 
     assert unused_in_training(TableEncoder.fit(income_only), income_only) == []
     frame.loc[[3, 50], "income"] = ["-", "oops"]
     income_note, free_note = unused_in_training(TableEncoder.fit(frame), frame)
-    assert income_note == "'income': 2 of 100 values are no number, and count as missing"
+    assert income_note == (
+        "'income': 1 of 100 values are no number (first 'oops'), and count as missing"
+    )
     assert free_note.startswith("'free' is text that hardly ever repeats")
 
 

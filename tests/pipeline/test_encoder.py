@@ -74,6 +74,7 @@ def test_words_that_are_no_dates_stay_words(column: list[str]) -> None:
         ["1-5", "6-10"],
         ["11-15", "16-20"],
         ["1.2.3", "4.5.6"],
+        ["1.2.10", "4.5.11"],
         ["20240101", "x"],
     ],
 )
@@ -96,7 +97,7 @@ def test_one_order_of_day_and_month_holds_for_a_whole_column() -> None:
     "text",
     [
         "24 Jan 2023", "24-jan-2023", "24JAN2023", "24th January 2023",
-        "Jan 24, 2023", "January 24th 2023", "24. Jan. 2023 10:30", "Jan-24-2023",
+        "24-Jan-23", "Jan 24, 2023", "January 24th 2023", "24. Jan. 2023 10:30", "Jan-24-2023",
     ],
 )  # fmt: skip
 def test_months_may_have_english_names(text: str) -> None:
@@ -115,6 +116,17 @@ def test_months_may_have_english_names(text: str) -> None:
 def test_other_names_are_no_months(text: str) -> None:
     frame = pd.DataFrame({"d": [text] * 20})
     assert TableEncoder.fit(frame).columns[0].kind == "category"
+
+
+@pytest.mark.parametrize(
+    ("text", "iso"),
+    [("1/24/23", "2023-01-24"), ("12/31/68", "2068-12-31"), ("12/31/69", "1969-12-31")],
+)
+def test_years_may_have_two_digits_after_a_stroke(text: str, iso: str) -> None:
+    encoder = TableEncoder.fit(pd.DataFrame({"d": ["1/24/23", "9/5/21"] * 10}))
+    assert encoder.columns[0].order == "month-day-year"
+    short, long = (encoder.transform(pd.DataFrame({"d": [one]})) for one in (text, iso))
+    np.testing.assert_array_equal(short.toarray(), long.toarray())
 
 
 def test_dates_and_decimals_of_other_libraries_are_read() -> None:

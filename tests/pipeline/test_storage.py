@@ -117,7 +117,8 @@ FORGED: dict[str, dict[str, Any]] = {
     "no encoder for named features": {"encoder": 7},
     "an endless intercept": {"intercept": float("inf")},
     "facts that are none": {"facts": 3},
-    "a rest that is neither": {"against_rest": "yes"},
+    "a rest that is one word": {"rest": "yes"},
+    "a rest of numbers": {"rest": [1]},
 }
 
 
@@ -126,13 +127,13 @@ def test_a_model_of_an_older_version_is_read(tmp_path: Path) -> None:
 
     path = stored(tmp_path)
     whole = json.loads(path.read_text())
-    del whole["model"]["against_rest"]
+    del whole["model"]["rest"]
     for column in whole["model"]["encoder"]:
         del column["extent"]
     whole["digest"] = storage._digest(whole["model"])
     path.write_text(json.dumps(whole))
     again = load_model(path)
-    assert not again.against_rest
+    assert again.rest is None
     np.testing.assert_array_equal(again.log_odds(FRAME), MODEL.log_odds(FRAME))
 
 

@@ -25,9 +25,10 @@ def noted(settings: Settings, notes: list[str]) -> list[str]:
 
 
 def log_odds_of(settings: Settings, model: Model, dataset: Dataset) -> tuple[Any, list[str]]:
-    """Of each row, and a note for each column that the model cannot use."""
+    """Of each row, and a note for each column or label that the model does not know."""
     scores = model.log_odds(dataset.X)
-    return scores, noted(settings, model.doubts(dataset.X))
+    new_labels = model.new_labels(dataset.counts, dataset.positive_label)
+    return scores, noted(settings, model.doubts(dataset.X) + new_labels)
 
 
 def labels_of(dataset: Dataset) -> Any:

@@ -145,4 +145,5 @@ def _tell_training(
         },
     )  # fmt: skip
     ended = "stopped" if trained.interrupted else trained.status
-    settings.say(f"positive is {model.positive!r}, negative {model.negative!r}; {ended}")
+    others = f" ({', '.join(map(repr, model.rest[:5]))})" if model.rest else ""
+    settings.say(f"positive is {model.positive!r}, negative {model.negative!r}{others}; {ended}")

@@ -143,19 +143,13 @@ def _labelled(
     from apmax.data.files import load
     from apmax.data.target import same_label
 
-    looked_for = positive is None or same_label(positive, model.positive)
-    if not looked_for and (model.against_rest or same_label(positive, model.negative)):
-        raise ParameterError(
-            f"`--positive` = {positive!r} is what the model does not look for: it finds "
-            f"{model.positive!r}"
-        )
     wanted, column = positive or model.positive, target or model.target
     try:
         dataset = load(
             data,
             target=column,
             positive=wanted,
-            against_rest=rest or model.against_rest,
+            against_rest=rest or model.rest is not None,
             text=model.words(),
         )
     except UnknownNameError:
@@ -166,4 +160,10 @@ def _labelled(
             "are with --target; without labels, use apmax predict"
         ) from None
     check_target(dataset)
+    found = [label for label in dataset.counts if same_label(label, model.positive)]
+    if found and not same_label(wanted, model.positive):
+        raise ParameterError(
+            f"`--positive` = {positive!r} is what the model does not look for: it finds "
+            f"{found[0]!r}"
+        )
     return dataset

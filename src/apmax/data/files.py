@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +36,7 @@ class Dataset:
     target : name of the target's column, of a table.
     source : the file.
     against_rest : whether all values but the positive one are negative.
+    counts : how often each value of the target is there.
     """
 
     X: Any
@@ -46,6 +47,7 @@ class Dataset:
     target: str | None
     source: Path
     against_rest: bool = False
+    counts: dict[Any, int] = field(default_factory=dict)
 
     def rows(self, chosen: NDArray[Any]) -> Dataset:
         """The same data with these rows only, given as a mask or as row numbers."""
@@ -150,9 +152,7 @@ def _from_table(file: Path, asked: _Asked, text: Collection[str]) -> Dataset:
     labels = asked.labels(frame[column].to_numpy(), f"column {column!r} of {file}")
     names.remove(column)
     X = frame.drop(columns=column)
-    return Dataset(
-        X, labels.y, labels.positive, labels.negative, names, column, file, asked.against_rest
-    )
+    return Dataset(X, *labels[:3], names, column, file, asked.against_rest, labels.counts)
 
 
 def _in_first_row(file: Path, target: str) -> bool:
@@ -177,6 +177,4 @@ def _from_arrays(file: Path, X: Any, y: NDArray[Any] | None, asked: _Asked) -> D
             )
         )
     labels = asked.labels(np.asarray(y), f"the label in {file}")
-    return Dataset(
-        X, labels.y, labels.positive, labels.negative, None, None, file, asked.against_rest
-    )
+    return Dataset(X, *labels[:3], None, None, file, asked.against_rest, labels.counts)

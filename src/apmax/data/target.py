@@ -16,11 +16,12 @@ SHOWN = 10
 
 
 class Labels(NamedTuple):
-    """The mask of positives and what both values were called."""
+    """The mask of positives, what both values were called, and how often each value is there."""
 
     y: Mask
     positive: Any
     negative: Any
+    counts: dict[Any, int]
 
 
 def find_column(names: list[str], target: str | int) -> str:
@@ -73,7 +74,7 @@ def two_classes(
             f"{name} holds lists or records, which are no labels: is it the right column?"
         ) from None
     if len(counts) < 2 or (len(counts) > 2 and not against_rest):
-        rest = "; if so, --positive VALUE --rest finds one among all (in Python, against_rest=True)"
+        rest = " If so, find one of them among all others: --positive VALUE --rest"
         raise LabelError(
             f"{name} holds {len(counts)} value{'s' * (len(counts) != 1)}, and a classifier needs "
             f"two: {_listed(counts)}; is it the right column?{rest if len(counts) > 2 else ''}"
@@ -85,15 +86,15 @@ def two_classes(
     if against_rest:
         _check_spelled_once(counts, chosen, name)
         other = rest_of(chosen)
-    return Labels(np.asarray(values == chosen, dtype=bool), chosen, other)
+    return Labels(np.asarray(values == chosen, dtype=bool), chosen, other, counts)
 
 
 def check_positive_given(positive: Any, against_rest: bool) -> None:
     """Before a file is read: of many values, which is the one?"""
     if against_rest and positive is None:
         raise ParameterError(
-            "`against_rest` = True (--rest) finds one value among all others: say which with "
-            "`positive` (--positive VALUE)"
+            "--rest (`against_rest`) finds one value among all others: say which with --positive "
+            "VALUE (`positive`)"
         )
 
 
@@ -156,7 +157,7 @@ def _check_spelled_once(counts: dict[Any, int], chosen: Any, name: str) -> None:
     if alike:
         raise LabelError(
             f"{name} has {chosen!r} and {', '.join(map(repr, alike))}, which would count as the "
-            "rest: spell them as one, or tell them apart by more than case and blanks"
+            "rest: spell them as one, or tell them apart by more than case, blanks and a full stop"
         )
 
 

@@ -9,16 +9,20 @@ import numpy as np
 
 ORDERS = ("year-month-day", "month-day-year", "day-month-year")
 YEAR_FIRST = r"(?a)^\s*(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)"
-YEAR_LAST = r"(?a)^\s*(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})(?!\d)"
+_YEAR = r"(\d{4}|\d{2})(?!\d)"
+YEAR_LAST = rf"(?a)^\s*(\d{{1,2}})[-/.](\d{{1,2}})(?:/|[-.](?=\d{{4}})){_YEAR}"
+"""Two digits of a year only after a stroke: 1.2.10 is a version."""
 MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
 _NAMES = "|".join([*MONTHS, "sept", *(month[:3] for month in MONTHS)])
 _NAME, _DAY = rf"({_NAMES})\.?", r"(\d{1,2})(?:st|nd|rd|th)?"
-DAY_NAMED = rf"(?ai)^\s*{_DAY}[\s./-]*{_NAME},?[\s/-]*(\d{{4}})(?!\d)"
-NAMED_DAY = rf"(?ai)^\s*{_NAME}[\s./-]*{_DAY},?[\s/-]+(\d{{4}})(?!\d)"
+DAY_NAMED = rf"(?ai)^\s*{_DAY}[\s./-]*{_NAME},?[\s/-]*{_YEAR}"
+NAMED_DAY = rf"(?ai)^\s*{_NAME}[\s./-]*{_DAY},?[\s/-]+{_YEAR}"
 NUMBERS = {month[:3]: k for k, month in enumerate(MONTHS, start=1)}
+PIVOT = 69
+"""Years of two digits below it are of this century, as in POSIX."""
 SHARE = 0.95
 """Of a text column's values that must be dates, or numbers, for it to be a column of them."""
 SAMPLE = 200
@@ -35,8 +39,9 @@ def numbers_of(values: Any) -> Any:
 def date_order(known: Any) -> str:
     """The order of a date's parts if the column is one of dates, else nothing.
 
-    Text needs a year of four digits; which of two other parts is the month, the whole column
-    tells: a part above 12 is a day. Where it does not tell, the month comes first.
+    Text needs a year: of four digits, or after a stroke or a month's name. Which of two other
+    parts is the month, the whole column tells: a part above 12 is a day. Where it does not tell,
+    the month comes first.
     """
     import pandas as pd
 
@@ -83,7 +88,10 @@ def _parsed(text: Any, pattern: str, order: str) -> Any:
     parts = text.str.extract(pattern).set_axis(order.split("-"), axis=1)
     numbers = parts["month"].str[:3].str.lower().map(NUMBERS)
     parts["month"] = parts["month"].where(numbers.isna(), numbers)
-    return pd.to_datetime(parts.astype(float), errors="coerce")
+    parts = parts.astype(float)
+    century = np.where(parts["year"] < PIVOT, 2000, 1900)
+    parts["year"] += np.where(parts["year"] < 100, century, 0)
+    return pd.to_datetime(parts, errors="coerce")
 
 
 def years_of(dates: Any) -> Any:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from apmax.pipeline.cells import ORDERS
+import numpy as np
+
+from apmax.pipeline.cells import ORDERS, numbers_of
 from apmax.pipeline.encoder import (
     MISSING,
     OTHER,
@@ -20,6 +22,11 @@ ENOUGH = 0.5
 in training, all have to be new."""
 FEW = 20
 """Rows that may all have rare categories by chance."""
+
+FACTOR = 10.0
+"""Between two medians, from which on the unit is doubted."""
+LONGEST = 40
+"""Characters of a value that are shown."""
 
 FOUND = {"number": "no number", "date": "no date as in training", "category": "a new category"}
 
@@ -43,8 +50,8 @@ def unused_in_training(encoder: TableEncoder, frame: Any) -> list[str]:
 def _training_note(column: Column, values: Any) -> str:
     known = values.dropna()
     if column.kind != "category":
-        unknown = len(known) - int(is_understood(column, known).sum())
-        return _count_note(column, unknown, len(known)) if unknown else ""
+        unknown = known[~is_understood(column, known)]
+        return _count_note(column, unknown, len(known)) if len(unknown) else ""
     if _real(column):
         return ""
     return (
@@ -63,15 +70,27 @@ def _note(column: Column, values: Any) -> str:
         )
     if column.kind == "category" and not _real(column):
         return ""  # it was of no use in training, either
-    unknown = len(known) - int(is_understood(column, known).sum())
-    if unknown and column.order in ORDERS[1:]:
+    understood = is_understood(column, known)
+    unknown = known[~understood]
+    if column.kind == "category":
+        rare_is_usual = OTHER in column.categories
+        enough = max(FEW, len(known)) - 1 if rare_is_usual else ENOUGH * len(known)
+        return _count_note(column, unknown, len(known)) if len(unknown) > enough else ""
+    if len(unknown) and column.order in ORDERS[1:]:
         other = ORDERS[3 - ORDERS.index(column.order)]
         if is_understood(replace(column, order=other), known).all():
             return (
                 f"{column.name!r}: the dates seem to be {other}, and in training they were "
-                f"{column.order}: {unknown:,} of {len(known):,} count as missing, and others are "
-                "misread; write them as year-month-day"
+                f"{column.order}: {len(unknown):,} of {len(known):,} count as missing, and others "
+                "are misread; write them as year-month-day"
             )
+    if len(unknown):
+        return _count_note(column, unknown, len(known))
+    return _unit_note(column, known) if column.kind == "number" else ""
+
+
+def _unit_note(column: Column, known: Any) -> str:
+    """That the numbers are of another size than in training, as in another unit."""
     far = int(is_far_outside(column, known).sum())
     if far > ENOUGH * len(known):
         lowest, highest = column.extent
@@ -79,17 +98,26 @@ def _note(column: Column, values: Any) -> str:
             f"{column.name!r}: {far:,} of {len(known):,} values are far outside those of training, "
             f"{lowest:g} to {highest:g}; is it the same unit?"
         )
-    rare_is_usual = OTHER in column.categories
-    enough = max(FEW, len(known)) - 1 if rare_is_usual else ENOUGH * len(known)
-    return _count_note(column, unknown, len(known)) if unknown > enough else ""
+    median = float(np.nanmedian(numbers_of(known)))
+    ratio = median / column.median if column.median else 1.0
+    if len(known) < FEW or 1 / FACTOR < ratio < FACTOR or ratio <= 0 or not column.extent:
+        return ""
+    return (
+        f"{column.name!r}: the median is {median:g}, and in training it was {column.median:g}; is "
+        "it the same unit?"
+    )
 
 
-def _count_note(column: Column, unknown: int, known: int) -> str:
+def _count_note(column: Column, unknown: Any, known: int) -> str:
     rare_is_usual = OTHER in column.categories
     use = "tell nothing"
     if column.kind != "category" or rare_is_usual:
         use = "count as rare" if rare_is_usual else "count as missing"
-    return f"{column.name!r}: {unknown:,} of {known:,} values are {FOUND[column.kind]}, and {use}"
+    example = str(unknown.iloc[0])[:LONGEST]
+    return (
+        f"{column.name!r}: {len(unknown):,} of {known:,} values are {FOUND[column.kind]} (first "
+        f"{example!r}), and {use}"
+    )
 
 
 def _real(column: Column) -> set[str]:

@@ -198,12 +198,23 @@ def _encode_words(column: Column, values: Any) -> sp.csr_matrix:
 
 
 def is_understood(column: Column, known: Any) -> Any:
-    """Of each value that is there, whether it is a number, a date or a category as in training."""
+    """Of each value that is there, whether it is a number, a date or a category as in training.
+
+    Words that mean that there is no number are understood as that.
+    """
     if column.kind == "number":
-        return np.isfinite(numbers_of(known))
+        understood = np.isfinite(numbers_of(known))
+        if not understood.all():
+            understood |= is_marker(known).to_numpy()
+        return understood
     if column.kind == "date":
-        return dates_of(known, column.order).notna()
-    return _words(known).isin({*column.categories} - {MISSING, OTHER})
+        return dates_of(known, column.order).notna().to_numpy()
+    return _words(known).isin({*column.categories} - {MISSING, OTHER}).to_numpy()
+
+
+def is_marker(known: Any) -> Any:
+    """Of each value, whether it is a word for a number that is not there."""
+    return known.astype(str).str.strip().str.casefold().isin(MARKERS)
 
 
 def is_far_outside(column: Column, known: Any) -> Any:
@@ -246,7 +257,7 @@ def _is_mostly_numbers(known: Any) -> bool:
     if not isinstance(known.iloc[0], str):
         return False
     for part in (known.iloc[:SAMPLE], known):
-        numbers = part[~part.astype(str).str.strip().str.casefold().isin(MARKERS)]
+        numbers = part[~is_marker(part)]
         if not len(numbers) or np.isfinite(numbers_of(numbers)).mean() < SHARE:
             return False
     return bool(known.nunique() > LEVELS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit
 
+from apmax.data.target import same_label
 from apmax.errors import ShapeError
 from apmax.pipeline.drift import unusable_columns
 from apmax.pipeline.encoder import TableEncoder
@@ -28,8 +30,9 @@ class Model:
     """None if the features were numbers already (LIBSVM, NPZ)."""
     facts: dict[str, Any] = field(default_factory=dict)
     """How it was trained: plain data, for people."""
-    against_rest: bool = False
-    """Whether `negative` is the name of all other labels together."""
+    rest: list[str] | None = None
+    """What the negatives were called, where `negative` stands for several; None if it is one
+    label, and empty if they were too many to list."""
 
     def log_odds(self, X: Any) -> Floats:
         """Log-odds of the rows of a frame, or of a matrix if the model was trained on one."""
@@ -55,6 +58,15 @@ class Model:
             return unusable_columns(self.encoder, X)
         further = X.shape[1] - self.coef.size
         return [f"{further:,} features beyond the model's are left out"] if further > 0 else []
+
+    def new_labels(self, counts: Mapping[Any, int], positive: Any) -> list[str]:
+        """A sentence for each label that counts as the rest and was none of it in training."""
+        known = [positive, *(self.rest or [])]
+        return [
+            f"{label!r} ({count:,} rows) was no label in training, and counts as {self.negative!r}"
+            for label, count in counts.items()
+            if self.rest and not any(same_label(label, one) for one in known)
+        ]
 
     def features(self, X: Any) -> Any:
         """The rows as the weights see them."""

@@ -37,7 +37,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         "coef": base64.b64encode(model.coef.astype("<f8").tobytes()).decode("ascii"),
         "intercept": float(model.intercept),
         "facts": model.facts,
-        "against_rest": model.against_rest,
+        "rest": model.rest,
     }
     whole = {
         "format": FORMAT,
@@ -127,10 +127,8 @@ def _model_of(body: dict[str, Any]) -> Model:
         target=target,
         encoder=None if encoder is None else TableEncoder.from_json(encoder),
         facts=_of_type(body, "facts", dict),
-        against_rest=body.get("against_rest", False),  # older files have none
+        rest=_texts(body.get("rest")),  # older files have none
     )
-    if not isinstance(model.against_rest, bool):
-        raise TypeError("against_rest is of another type")
     if not (np.isfinite(model.coef).all() and np.isfinite(model.intercept) and model.coef.size):
         raise ValueError("weights are missing or not finite")
     if len(model.feature_names()) != model.coef.size:
@@ -150,6 +148,14 @@ def _text(value: str) -> str:
     """The same, if it can be written: half a character of UTF-16 cannot."""
     value.encode()
     return value
+
+
+def _texts(values: Any) -> list[str] | None:
+    if values is None:
+        return None
+    if not (isinstance(values, list) and all(isinstance(value, str) for value in values)):
+        raise TypeError("rest is no list of labels")
+    return [_text(value) for value in values]
 
 
 def _digest(body: dict[str, Any]) -> str:

@@ -23,6 +23,8 @@ from apmax.registry import Registry
 from apmax.validation import Floats
 
 CROSS_VALIDATED, FOLDS = "cv", 5
+MOST_LISTED = 100
+"""Labels of the rest that a model keeps; more are numbers rather than names."""
 Rows = NDArray[np.int64]
 
 
@@ -130,10 +132,17 @@ def train(
             "solver": solver,
             "status": str(best.status_),
         },
-        against_rest=dataset.against_rest,
+        rest=_rest_of(dataset),
     )
     notes = [] if encoder is None else unused_in_training(encoder, dataset.X)
     return Trained(model, best, interrupted, tuple(notes))
+
+
+def _rest_of(dataset: Dataset) -> list[str] | None:
+    if not dataset.against_rest:
+        return None
+    others = [str(label) for label in dataset.counts if label != dataset.positive_label]
+    return others if len(others) <= MOST_LISTED else []
 
 
 def hold_out(dataset: Dataset, *, seed: int = 0, share: float = 0.2) -> tuple[Dataset, Dataset]:
