@@ -97,7 +97,7 @@ def test_training_tells_of_words_among_numbers_and_of_text_that_never_repeats() 
     frame.loc[[3, 50], "income"] = ["-", "oops"]
     income_note, free_note = unused_in_training(TableEncoder.fit(frame), frame)
     assert income_note == (
-        "'income': 1 of 100 values are no number (first 'oops'), and count as missing"
+        "'income': 2 of 100 values are no number (first '-'), and count as missing"
     )
     assert free_note.startswith("'free' is text that hardly ever repeats")
 

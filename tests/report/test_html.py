@@ -145,6 +145,16 @@ def test_the_page_states_the_comparison_facts_and_command(page: str) -> None:
     assert "apmax report 'model <1>.apmax' test.csv" in words
 
 
+def test_doubts_and_verdicts_stand_before_all_numbers() -> None:
+    report = replace(full_report(), doubts=["'amount' is <b>empty</b>"])
+    words = Outline(render(report)).words
+    top = words[: words.index("Precision and recall")]
+    assert "Take care: 'amount' is <b>empty</b>." in top
+    assert report.comparison is not None
+    for gain in report.comparison.differences():
+        assert gain.sentence() in top
+
+
 def test_every_chart_has_words_and_every_table_a_caption(page: str) -> None:
     outline = Outline(page)
     charts = [svg for svg in outline.all("svg") if svg.get("aria-hidden") != "true"]

@@ -64,7 +64,6 @@ def report_on(
         "trained with": str(model.facts.get("solver", "")),
         "trained on": f"{model.facts.get('rows', '?')} rows",
         **({"these numbers": note} if note else {}),
-        **({"take care": "; ".join(doubts)} if doubts else {}),
     }
-    write_report(Report(title, [scored], None, facts, command_line()), path)
+    write_report(Report(title, [scored], None, facts, command_line(), doubts), path)
     settings.say(f"report → {path}")

@@ -50,7 +50,9 @@ def unused_in_training(encoder: TableEncoder, frame: Any) -> list[str]:
 def _training_note(column: Column, values: Any) -> str:
     known = values.dropna()
     if column.kind != "category":
-        unknown = known[~is_understood(column, known)]
+        is_number = column.kind == "number"
+        read = np.isfinite(numbers_of(known)) if is_number else is_understood(column, known)
+        unknown = known[~read]  # with words for no number, which new data may have as well
         return _count_note(column, unknown, len(known)) if len(unknown) else ""
     if _real(column):
         return ""

@@ -59,6 +59,7 @@ def render(report: Report) -> str:
         script_hash=f"sha256-{digest}",
         data=safe_json(_slider_data(models)),
         lead=sections.lead(models),
+        first=sections.first_of_all(report),
         summary=sections.summary(models),
         curves=sections.curves(models),
         models="".join(

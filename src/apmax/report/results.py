@@ -103,6 +103,7 @@ class Report:
     comparison : AP over the folds of repeated cross-validation, if there was one.
     facts : what a reader must know about the data, as label → text.
     command : what to type to get this report again.
+    doubts : what a reader should know before believing any of it: a sentence each.
     """
 
     title: str
@@ -110,6 +111,7 @@ class Report:
     comparison: Comparison | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
+    doubts: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "results", tuple(self.results))

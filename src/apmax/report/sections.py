@@ -14,7 +14,7 @@ from apmax.report.calibration import Reliability, reliability
 from apmax.report.chart import Axis, Chart, swatch
 from apmax.report.comparison import Comparison, Difference
 from apmax.report.markup import figure, grid, head_row, legend, table, whole
-from apmax.report.results import Scored
+from apmax.report.results import Report, Scored
 from apmax.report.wording import ap, count, per_thousand, share, signed, spread, text
 
 PERCENT_TICKS = [(k / 100, f"{k} %") for k in (0, 25, 50, 75, 100)]
@@ -56,6 +56,14 @@ def lead(models: Sequence[Drawn]) -> str:
         f"Average precision <strong>{ap(best.band.ap)}</strong>{who}, where guessing gives "
         f"{y.mean():.3g}."
     )
+
+
+def first_of_all(report: Report) -> str:
+    """Doubts about the data, and what the folds say: what must not be missed."""
+    doubts = "".join(f'<p class="doubt">Take care: {text(doubt)}.</p>' for doubt in report.doubts)
+    gains = [] if report.comparison is None else report.comparison.differences()
+    verdicts = "".join(f'<p class="verdict">{text(gain.sentence())}</p>' for gain in gains)
+    return doubts + verdicts
 
 
 def summary(models: Sequence[Drawn]) -> str:
@@ -118,7 +126,6 @@ def comparison_table(comparison: Comparison) -> str:
         rows += _against_baseline(gains.get(row.model)) + "</tr>"
     head = head_row("Model", "AP, mean ± std", "difference ± std. error", "won : lost")
     caption = f"Average precision over {comparison.folds} folds"
-    verdicts = "".join(f'<p class="verdict">{text(g.sentence())}</p>' for g in gains.values())
     error = (
         "Standard errors are corrected for the training data that folds share (Nadeau and Bengio)."
         if comparison.test_fraction is not None
@@ -129,7 +136,7 @@ def comparison_table(comparison: Comparison) -> str:
         "These are means of the folds' APs; at the top of the page the examples are ranked all "
         "together, which gives other numbers. To tell models apart, these are the ones."
     )
-    return f'{verdicts}{table(caption, head, rows)}<p class="note">{pooled} {error}</p>'
+    return f'{table(caption, head, rows)}<p class="note">{pooled} {error}</p>'
 
 
 def calibration(models: Sequence[Drawn]) -> str:

@@ -86,7 +86,8 @@ class APLoss(CompositionalLoss, SkipsPoorBatches):
     The state per positive is 24 bytes (its place, U, and the time of its last visit). The cost
     of a step does not depend on n or m. Betas weigh the NEW value. `index` counts the data that
     the labels belong to: to validate, compute ``apmax.average_precision`` of the scores of other
-    data. After ``loss.eval()`` calls change nothing.
+    data. After ``loss.eval()`` calls change nothing. A checkpoint is refused by a loss with other
+    labels, surrogate or gamma; tracker, beta0 and schedule may be others than it was saved with.
 
     Differs from the paper: see :mod:`apmax.torch.pairs` (each class by its own rate) and
     :mod:`apmax.method.trackers` (first visits).
@@ -349,17 +350,22 @@ class APLoss(CompositionalLoss, SkipsPoorBatches):
     def _load_from_state_dict(self, state: Any, prefix: str, *rest: Any) -> None:
         errors = rest[4]
         key = f"{prefix}tracked_with"
-        if key not in state:  # from before it was stored, when the squared hinge was the default
-            state[key] = _stored("squared_hinge", self._gamma)
+        if f"{prefix}U" in state and key not in state and self._surrogate == "squared_hinge":
+            state[key] = self.tracked_with  # from before it was stored: that was the default
         if self.labels.is_other(state, f"{prefix}labels."):
             errors.append(
                 "the checkpoint belongs to other labels: make the loss with those that it was "
                 "saved with"
             )
-        elif not torch.equal(state[key].cpu(), self.tracked_with.cpu()):
+        elif key in state and not torch.equal(state[key].cpu(), self.tracked_with.cpu()):
             errors.append(
                 f"the checkpoint was tracked with {_told(state[key])}, and this loss has "
                 f"{_told(self.tracked_with)}: make it with the former"
+            )
+        elif key not in state and f"{prefix}U" in state:
+            errors.append(
+                "the checkpoint does not say with which surrogate it was tracked, and this loss "
+                f'has {_told(self.tracked_with)}: older ones are of surrogate="squared_hinge"'
             )
         else:
             super()._load_from_state_dict(state, prefix, *rest)

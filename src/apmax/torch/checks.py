@@ -60,9 +60,10 @@ def check_rows(index: Tensor, size: int) -> None:
             "positions in the data set that the loss was made for"
         )
     if index.numel() > 1 and bool((ordered[1:] == ordered[:-1]).any()):
+        labels = " (are these labels? It takes places in the data set)" if last <= 1 else ""
         raise ParameterError(
-            "`index` holds a position twice: draw batches without replacement, for example with "
-            "PositiveNegativeBatchSampler"
+            f"`index` holds a position twice{labels}: draw batches without replacement, for "
+            "example with PositiveNegativeBatchSampler"
         )
 
 
