@@ -236,6 +236,15 @@ def test_a_report_tells_what_the_model_could_not_use(folder: Path) -> None:
     assert "values are no number" in Path("odd.html").read_text()
 
 
+def test_a_comparison_tells_what_no_model_uses(folder: Path) -> None:
+    prices = [f"${1000 + k:,}" for k in range(600)]
+    pd.read_csv("loans.csv").assign(price=prices).to_csv("odd.csv", index=False)
+    options = ("--target", "defaulted", "--folds", "2", "--repeats", "1", "--report", "c.html")
+    (note,) = as_json("compare", "odd.csv", *options)["notes"]
+    assert note.startswith("'price' is text that hardly ever repeats, and is not used")
+    assert "Take care: &#x27;price&#x27; is text" in Path("c.html").read_text()
+
+
 def test_training_tells_what_it_does_not_use(folder: Path) -> None:
     frame = pd.read_csv("loans.csv").assign(code=[f"word {k}" for k in range(600)])
     frame["income"] = frame["income"].astype(object).where(frame.index != 7, "-")

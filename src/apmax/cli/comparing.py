@@ -17,6 +17,7 @@ from apmax.cli.console import (
     progress,
 )
 from apmax.cli.options import Data, Positive, ReportFile, Rest, Seed, Target, check_target
+from apmax.cli.reporting import noted
 
 if TYPE_CHECKING:  # what takes long to import is imported by the command that needs it
     from apmax.data.files import Dataset
@@ -47,12 +48,23 @@ def compare(
         check_writable(report, read=[data])
         dataset = load(data, target=target, positive=positive, against_rest=rest)
         check_target(dataset)
+        notes = noted(settings, _unused(dataset))
         runs = _run(settings, dataset, folds, repeats, seed)
         rows = [FoldScores(name, np.array([run.ap for run in of])) for name, of in runs.items()]
         comparison = Comparison(rows, test_fraction=1 / folds)
-        _tell(settings, comparison, f"{data.name}: test AP, {repeats} × {folds} folds")
+        _tell(settings, comparison, f"{data.name}: test AP, {repeats} × {folds} folds", notes)
         if report is not None:
-            _write(settings, report, data, dataset, comparison, runs, folds)
+            _write(settings, report, data, dataset, comparison, runs, folds, notes)
+
+
+def _unused(dataset: Dataset) -> list[str]:
+    """What of a table none of the models can use."""
+    from apmax.pipeline.drift import unused_in_training
+    from apmax.pipeline.encoder import TableEncoder
+
+    if not hasattr(dataset.X, "columns"):
+        return []
+    return unused_in_training(TableEncoder.fit(dataset.X), dataset.X)
 
 
 def _run(
@@ -73,7 +85,7 @@ def _run(
     return runs
 
 
-def _tell(settings: Settings, comparison: Comparison, title: str) -> None:
+def _tell(settings: Settings, comparison: Comparison, title: str, notes: list[str]) -> None:
     table = make_table(title, "model", "AP", "± std", "difference", "± s.e.", "wins")
     differences = {one.model: one for one in comparison.differences()}
     result: dict[str, Any] = {}
@@ -90,7 +102,7 @@ def _tell(settings: Settings, comparison: Comparison, title: str) -> None:
                 "losses": one.losses, "verdict": one.sentence(),
             }  # fmt: skip
         table.add_row(row.model, f"{row.mean:.4f}", f"{row.std:.4f}", *against)
-    settings.show(table, {"models": result})
+    settings.show(table, {"models": result, "notes": notes})
     for one in differences.values():
         settings.say(one.sentence())
 
@@ -103,6 +115,7 @@ def _write(
     comparison: Comparison,
     runs: dict[str, list[Run]],
     folds: int,
+    notes: list[str],
 ) -> None:
     """The report's curves are of the first cross-validation, every row scored once."""
     from apmax.report import Report, Scored, write_report
@@ -121,5 +134,5 @@ def _write(
         "positives": f"{int(results[0].y.sum()):,} ({results[0].prevalence:.2%})",
         "curves": "all rows of one cross-validation, each scored by a model that has not seen it",
     }
-    write_report(Report(data.name, results, comparison, facts, command_line()), path)
+    write_report(Report(data.name, results, comparison, facts, command_line(), notes), path)
     settings.say(f"report → {path}")
