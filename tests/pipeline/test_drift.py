@@ -58,6 +58,7 @@ CASES = {
     ),
     "far below": ({"age": np.full(ROWS, -118.0)}, "'age': 40 of 40 values are far outside"),
     "metres for centimetres": ({"height": np.linspace(1.5, 2.1, ROWS)}, "'height': 40 of 40"),
+    "only words for no number": ({"age": ["-"] * ROWS}, "'age' is empty"),
     "nothing": ({"city": [None] * ROWS}, "'city' is empty"),
 }
 
@@ -72,6 +73,7 @@ def test_a_column_that_cannot_be_used_is_named(case: str) -> None:
 FINE = {
     "the same": {},
     "gaps where there were some": {"gaps": [None] * ROWS},
+    "words for no number where there were gaps": {"gaps": ["-"] * ROWS},
     "a year first": {"day": ["2020-01-31"] * ROWS},
     "what was constant, and of no use, is not": {"gaps": [None, 2.0] * (ROWS // 2)},
     "somewhat outside": {"age": np.full(ROWS, 116.0)},

@@ -14,6 +14,7 @@ from apmax.pipeline.encoder import (
     Column,
     TableEncoder,
     is_far_outside,
+    is_marker,
     is_understood,
 )
 
@@ -50,9 +51,7 @@ def unused_in_training(encoder: TableEncoder, frame: Any) -> list[str]:
 def _training_note(column: Column, values: Any) -> str:
     known = values.dropna()
     if column.kind != "category":
-        is_number = column.kind == "number"
-        read = np.isfinite(numbers_of(known)) if is_number else is_understood(column, known)
-        unknown = known[~read]  # with words for no number, which new data may have as well
+        unknown = known[~is_understood(column, known)]  # words for no number are told once, here
         return _count_note(column, unknown, len(known)) if len(unknown) else ""
     if _real(column):
         return ""
@@ -64,6 +63,8 @@ def _training_note(column: Column, values: Any) -> str:
 
 def _note(column: Column, values: Any) -> str:
     known = values.dropna()
+    if column.kind == "number" and not is_understood(column, known).all():
+        known = known[~is_marker(known)]
     if not len(known):
         return (
             ""
@@ -72,8 +73,7 @@ def _note(column: Column, values: Any) -> str:
         )
     if column.kind == "category" and not _real(column):
         return ""  # it was of no use in training, either
-    understood = is_understood(column, known)
-    unknown = known[~understood]
+    unknown = known[~is_understood(column, known)]
     if column.kind == "category":
         rare_is_usual = OTHER in column.categories
         enough = max(FEW, len(known)) - 1 if rare_is_usual else ENOUGH * len(known)
@@ -100,7 +100,7 @@ def _unit_note(column: Column, known: Any) -> str:
             f"{column.name!r}: {far:,} of {len(known):,} values are far outside those of training, "
             f"{lowest:g} to {highest:g}; is it the same unit?"
         )
-    median = float(np.nanmedian(numbers_of(known)))
+    median = float(np.median(numbers_of(known)))
     ratio = median / column.median if column.median else 1.0
     if len(known) < FEW or 1 / FACTOR < ratio < FACTOR or ratio <= 0 or not column.extent:
         return ""

@@ -198,15 +198,9 @@ def _encode_words(column: Column, values: Any) -> sp.csr_matrix:
 
 
 def is_understood(column: Column, known: Any) -> Any:
-    """Of each value that is there, whether it is a number, a date or a category as in training.
-
-    Words that mean that there is no number are understood as that.
-    """
+    """Of each value that is there, whether it is a number, a date or a category as in training."""
     if column.kind == "number":
-        understood = np.isfinite(numbers_of(known))
-        if not understood.all():
-            understood |= is_marker(known).to_numpy()
-        return understood
+        return np.isfinite(numbers_of(known))
     if column.kind == "date":
         return dates_of(known, column.order).notna().to_numpy()
     return _words(known).isin({*column.categories} - {MISSING, OTHER}).to_numpy()
