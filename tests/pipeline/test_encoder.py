@@ -171,6 +171,8 @@ def test_columns_are_found_by_name_and_a_missing_one_is_named() -> None:
         encoder.transform(FRAME.drop(columns="city"))
     with pytest.raises(ShapeError, match="no columns"):
         TableEncoder.fit(FRAME[[]])
+    with pytest.raises(ParameterError, match=r"lacks 'city' \(is it 'City'\?\): the model"):
+        TableEncoder.fit(FRAME).transform(FRAME.rename(columns={"city": "City"}))
 
 
 def test_what_was_learnt_goes_through_json() -> None:

@@ -6,6 +6,7 @@ can hold it and load it without running code.
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -80,9 +81,13 @@ class TableEncoder:
         present = {str(name): name for name in frame.columns}
         absent = [column.name for column in self.columns if column.name not in present]
         if absent:
+            further = [name for name in present if name not in {c.name for c in self.columns}]
+            like = {name.casefold(): name for name in further}
+            near = difflib.get_close_matches(absent[0].casefold(), like, n=1)
+            hint = f" (is it {like[near[0]]!r}?)" if near else ""
             raise ParameterError(
                 f"the table lacks {', '.join(map(repr, absent[:5]))}"
-                f"{' and others' if len(absent) > 5 else ''}: the model was trained with "
+                f"{' and others' if len(absent) > 5 else ''}{hint}: the model was trained with "
                 f"{len(self.columns)} columns and needs them all, by the same names"
             )
         blocks = [_encode(column, frame[present[column.name]]) for column in self.columns]
