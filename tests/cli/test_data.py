@@ -136,7 +136,7 @@ def test_labels_that_training_did_not_have_are_told(cases: pd.DataFrame) -> None
     cases.loc[:5, "outcome"] = "fruad"
     cases.to_csv("new.csv", index=False)
     (note,) = as_json("evaluate", "m.apmax", "new.csv")["notes"]
-    assert note == "'fruad' (6 rows) was no label in training, and counts as 'not fraud'"
+    assert note == "labels that training did not have count as 'not fraud': 'fruad' (6)"
     renamed = cases.replace({"outcome": {"fraud": "betrug", "fruad": "open"}})
     renamed.to_csv("renamed.csv", index=False)
     told = as_json("evaluate", "m.apmax", "renamed.csv", "--positive", "betrug")

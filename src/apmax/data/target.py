@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,7 +78,7 @@ def two_classes(
         rest = " If so, find one of them among all others: --positive VALUE --rest"
         raise LabelError(
             f"{name} holds {len(counts)} value{'s' * (len(counts) != 1)}, and a classifier needs "
-            f"two: {_listed(counts)}; is it the right column?{rest if len(counts) > 2 else ''}"
+            f"two: {listed(counts)}; is it the right column?{rest if len(counts) > 2 else ''}"
         )
     # Of equally many, the one that sorts last: 1 rather than 0, "yes" rather than "no".
     rarer = min(reversed(counts), key=lambda label: counts[label])
@@ -109,7 +110,7 @@ def same_label(one: Any, other: Any) -> bool:
     Case, blanks and a full stop at the end do not tell labels apart: a test file may have
     ">50K." where the training file has ">50K", or 1 where that has True.
     """
-    return _spelled(one) == _spelled(other)
+    return spelled(one) == spelled(other)
 
 
 def _missing(values: NDArray[Any]) -> Mask:
@@ -147,7 +148,7 @@ def _choose(counts: dict[Any, int], positive: Any, name: str) -> Any:
     near = difflib.get_close_matches(str(positive), map(str, counts), n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise NoPositiveError(
-        f"`positive` = {positive!r} is no value of {name}: {hint}it has {_listed(counts)}"
+        f"`positive` = {positive!r} is no value of {name}: {hint}it has {listed(counts)}"
     )
 
 
@@ -161,10 +162,11 @@ def _check_spelled_once(counts: dict[Any, int], chosen: Any, name: str) -> None:
         )
 
 
-def _listed(counts: dict[Any, int]) -> str:
-    listed = [f"{label!r} ({count})" for label, count in list(counts.items())[:SHOWN]]
+def listed(counts: Mapping[Any, int]) -> str:
+    """The first labels with how often they are there, and how many more there are."""
+    told = [f"{label!r} ({count})" for label, count in list(counts.items())[:SHOWN]]
     more = f" and {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""
-    return ", ".join(listed) + more
+    return ", ".join(told) + more
 
 
 def _equal(label: Any, positive: Any) -> bool:
@@ -175,7 +177,8 @@ def _written_alike(label: Any, positive: Any) -> bool:
     return str(label) == str(positive)
 
 
-def _spelled(label: Any) -> str:
+def spelled(label: Any) -> str:
+    """What is the same of all ways to write a label."""
     text = str(label).strip().rstrip(".").casefold()
     text = {"true": "1", "false": "0"}.get(text, text)
     try:

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit
 
-from apmax.data.target import same_label
+from apmax.data.target import listed, spelled
 from apmax.errors import ShapeError
 from apmax.pipeline.drift import unusable_columns
 from apmax.pipeline.encoder import TableEncoder
@@ -60,13 +60,12 @@ class Model:
         return [f"{further:,} features beyond the model's are left out"] if further > 0 else []
 
     def new_labels(self, counts: Mapping[Any, int], positive: Any) -> list[str]:
-        """A sentence for each label that counts as the rest and was none of it in training."""
-        known = [positive, *(self.rest or [])]
-        return [
-            f"{label!r} ({count:,} rows) was no label in training, and counts as {self.negative!r}"
-            for label, count in counts.items()
-            if self.rest and not any(same_label(label, one) for one in known)
-        ]
+        """A sentence on the labels that count as the rest and were none of it in training."""
+        known = {spelled(label) for label in (positive, *(self.rest or []))}
+        new = {label: count for label, count in counts.items() if spelled(label) not in known}
+        if not (self.rest and new):
+            return []
+        return [f"labels that training did not have count as {self.negative!r}: {listed(new)}"]
 
     def features(self, X: Any) -> Any:
         """The rows as the weights see them."""

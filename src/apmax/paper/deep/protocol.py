@@ -27,7 +27,7 @@ METHODS = (
     *("adap", "soap", "smoothap", "cross-entropy", "cross-entropy-resampled"),
     "adap-logistic",
 )
-"""The paper's, a row that shows cross-entropy the batches of AP, and ADAP as `APLoss` has it."""
+"""The paper's, cross-entropy on the batches of AP, and ADAP with the surrogate of `APLoss`."""
 TITLES = {
     "adap": "ADAP",
     "soap": "SOAP (Adam)",
