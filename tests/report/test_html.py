@@ -146,10 +146,11 @@ def test_the_page_states_the_comparison_facts_and_command(page: str) -> None:
 
 
 def test_doubts_and_verdicts_stand_before_all_numbers() -> None:
-    report = replace(full_report(), doubts=["'amount' is <b>empty</b>"])
+    report = replace(full_report(), doubts=["'amount' is <b>empty</b>", "is it so?"])
     words = Outline(render(report)).words
     top = words[: words.index("Precision and recall")]
     assert "Take care: 'amount' is <b>empty</b>." in top
+    assert "so?." not in top
     assert report.comparison is not None
     for gain in report.comparison.differences():
         assert gain.sentence() in top

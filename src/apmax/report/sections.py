@@ -60,7 +60,8 @@ def lead(models: Sequence[Drawn]) -> str:
 
 def first_of_all(report: Report) -> str:
     """Doubts about the data, and what the folds say: what must not be missed."""
-    doubts = "".join(f'<p class="doubt">Take care: {text(doubt)}.</p>' for doubt in report.doubts)
+    sentences = [doubt if doubt.endswith("?") else f"{doubt}." for doubt in report.doubts]
+    doubts = "".join(f'<p class="doubt">Take care: {text(one)}</p>' for one in sentences)
     gains = [] if report.comparison is None else report.comparison.differences()
     verdicts = "".join(f'<p class="verdict">{text(gain.sentence())}</p>' for gain in gains)
     return doubts + verdicts
