@@ -18,8 +18,8 @@ from sklearn.linear_model import LogisticRegression
 from apmax import APClassifier, average_precision
 from apmax.linear.design import Design
 from apmax.linear.stochastic import StochasticRun
-from apmax.method.table import METHODS
-from apmax.problem.surrogates import SQUARED_HINGE
+from apmax.methods import METHODS
+from apmax.objective.surrogates import SQUARED_HINGE
 from benchmarks.datasets import data_folder, splits
 from benchmarks.timing import Line, medians
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_svmlight_file
 
-from apmax.data import read_libsvm, read_table
+from apmax.app.data import read_libsvm, read_table
 from benchmarks.datasets import data_folder
 from benchmarks.timing import Line, medians
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from apmax.paper.deep.networks import ResidualNetwork, projected_shortcut, resnet18, resnet20
+from experiments.deep.networks import ResidualNetwork, projected_shortcut, resnet18, resnet20
 from apmax.torch import ADAP, APLoss
 from benchmarks.timing import Line, medians
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+BESIDE_THE_CLONE = Path(__file__).parents[2] / "shared" / "data"
+if BESIDE_THE_CLONE.is_dir():
+    os.environ.setdefault("APMAX_DATA", str(BESIDE_THE_CLONE))
 
 settings.register_profile("apmax", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("apmax")

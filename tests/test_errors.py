@@ -19,19 +19,19 @@ from apmax import (
     precision_recall_curve,
     surrogate_ap,
 )
-from apmax.data import load, read_libsvm
-from apmax.data.extras import need
-from apmax.data.fetching import download
+from apmax.app.data import load, read_libsvm
+from apmax.app.data.extras import need
+from apmax.app.data.fetching import download
 from apmax.linear.checkpoint import _read
-from apmax.method.directions import Adaptive, Momentum
-from apmax.method.estimates import LinearScorer, StochasticProblem
+from apmax.methods import Adaptive, Momentum
+from tests.oracle.estimates import LinearScorer, StochasticProblem
 from apmax.method.loop import descend
-from apmax.method.sampling import draw_batches
-from apmax.method.table import METHODS, Method, register, resolve_method
-from apmax.method.trackers import MovingAverage, RandomizedCoordinate
-from apmax.pipeline.storage import load_model
-from apmax.problem.surrogates import SQUARED_HINGE, Surrogate
-from apmax.problem.surrogates import register as register_surrogate
+from tests.oracle.sampling import draw_batches
+from apmax.methods import METHODS, Method, register, resolve_method
+from apmax.methods import MovingAverage, RandomizedCoordinate
+from apmax.app.pipeline.storage import load_model
+from apmax.objective.surrogates import SQUARED_HINGE, Surrogate
+from apmax.objective.surrogates import register as register_surrogate
 from apmax.validation import check_count
 
 Y = [0, 1, 0]

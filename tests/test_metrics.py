@@ -10,7 +10,7 @@ from sklearn import metrics as peers
 from tests.examples import CASE_NAMES, CASES, Case, labelled_scores
 
 from apmax import average_precision, operating_point, precision_recall_curve
-from apmax.problem import reference
+from apmax.objective import reference
 from apmax.validation import Floats, Mask
 
 Example = tuple[Floats, Mask]

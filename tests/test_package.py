@@ -55,7 +55,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_import_brings_no_optional_dependency_and_not_even_numba() -> None:
-    code = "import sys, json, apmax, apmax.metrics, apmax.problem.exact, apmax.method.loop\n"
+    code = "import sys, json, apmax, apmax.metrics, apmax.objective.exact, apmax.method.loop\n"
     code += "print(json.dumps(sorted(sys.modules)))"
     loaded = {name.split(".")[0] for name in json.loads(run_python(code))}
     assert loaded & OPTIONAL == set()

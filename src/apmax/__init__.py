@@ -22,8 +22,8 @@ if TYPE_CHECKING:
         operating_point,
         precision_recall_curve,
     )
-    from apmax.problem.exact import SurrogateAP, surrogate_ap
-    from apmax.problem.surrogates import Surrogate
+    from apmax.objective.exact import SurrogateAP, surrogate_ap
+    from apmax.objective.surrogates import Surrogate
 
 _HOME = {
     "APClassifier": "apmax.linear.classifier",
@@ -31,12 +31,12 @@ _HOME = {
     "ApmaxError": "apmax.errors",
     "OperatingPoint": "apmax.metrics",
     "PrecisionRecallCurve": "apmax.metrics",
-    "Surrogate": "apmax.problem.surrogates",
-    "SurrogateAP": "apmax.problem.exact",
+    "Surrogate": "apmax.objective.surrogates",
+    "SurrogateAP": "apmax.objective.exact",
     "average_precision": "apmax.metrics",
     "operating_point": "apmax.metrics",
     "precision_recall_curve": "apmax.metrics",
-    "surrogate_ap": "apmax.problem.exact",
+    "surrogate_ap": "apmax.objective.exact",
 }
 
 __all__ = [
@@ -55,10 +55,7 @@ __all__ = [
 ]
 
 
-_MODULES = {
-    "data", "errors", "kernels", "linear", "method", "metrics", "pipeline", "problem", "report",
-    "torch",
-}  # fmt: skip
+_MODULES = {"errors", "linear", "methods", "metrics", "objective", "torch"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,6 @@
 """``python -m apmax`` is the command ``apmax``."""
 
-from apmax.cli import main
+from apmax.app.cli import main
 
 if __name__ == "__main__":
     main()

@@ -19,6 +19,7 @@
         │   └── CheckpointError             a checkpoint of another fit, in use, or damaged
         ├── ModelFileError                  a file that holds no model of ours, or a broken one
         └── ParameterError                  an option outside its range
+            ├── BackendError                a surrogate or method that this back end cannot run
             ├── UnknownNameError            a name that is not in the list
             └── UnreachableTargetError      no threshold meets the wish
 
@@ -93,6 +94,10 @@ class ModelFileError(InputError):
 
 class ParameterError(InputError):
     """An option is outside its range."""
+
+
+class BackendError(ParameterError):
+    """A surrogate or method that the chosen back end cannot run; the message says what is missing."""
 
 
 class UnknownNameError(ParameterError):

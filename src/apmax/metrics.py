@@ -72,7 +72,7 @@ def average_precision(
     >>> round(average_precision([1, 0, 1, 0], [0.9, 0.8, 0.3, 0.2]), 4)
     0.8333
     """
-    from apmax.kernels.ranks import count_at_most, make_thresholds
+    from apmax._ranks import count_at_most, make_thresholds
 
     positive, s, weight = _checked(y, scores, sample_weight, pos_label)
     rows = s[positive]

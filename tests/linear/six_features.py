@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from apmax import APClassifierCV, average_precision
-from apmax.method.table import METHODS
+from apmax.methods import METHODS
 
 RNG = np.random.default_rng(0)
 N, D = 1200, 6

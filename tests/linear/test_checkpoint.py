@@ -14,7 +14,7 @@ from apmax import APClassifier
 from apmax.errors import CheckpointError, FileError, ParameterError
 from apmax.linear import checkpoint as checkpoints
 from apmax.linear import settings
-from apmax.method.table import METHODS
+from apmax.methods import METHODS
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 5))

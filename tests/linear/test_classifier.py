@@ -28,7 +28,7 @@ from tests.linear.six_features import RNG, SMALL, SOLVERS, D, N, X, Y, ap
 from apmax import APClassifier, APClassifierCV, errors
 from apmax.linear.base import TrainingSet
 from apmax.linear.solvers import batch_of
-from apmax.problem.surrogates import resolve
+from apmax.objective.surrogates import resolve
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

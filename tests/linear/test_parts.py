@@ -15,7 +15,7 @@ from apmax import APClassifier, errors
 from apmax.linear.design import SCALES, Design, make_design
 from apmax.linear.full_batch import ap_objective, logistic_objective, minimise
 from apmax.linear.platt import platt
-from apmax.problem.surrogates import resolve
+from apmax.objective.surrogates import resolve
 from apmax.validation import Floats
 
 

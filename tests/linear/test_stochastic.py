@@ -11,14 +11,14 @@ import pytest
 import scipy.sparse as sp
 
 from apmax import surrogate_ap
-from apmax.kernels.descent import Draws, draw_distinct
+from apmax.linear._rounds import Draws, draw_distinct
 from apmax.linear.design import Design
 from apmax.linear.stochastic import StochasticRun
-from apmax.method.estimates import LinearScorer, StochasticProblem
+from tests.oracle.estimates import LinearScorer, StochasticProblem
 from apmax.method.loop import descend
-from apmax.method.sampling import Draw, draw_batches
-from apmax.method.table import METHODS, Method
-from apmax.problem.surrogates import resolve
+from tests.oracle.sampling import Draw, draw_batches
+from apmax.methods import METHODS, Method
+from apmax.objective.surrogates import resolve
 from apmax.validation import Floats
 
 RNG = np.random.default_rng(0)

@@ -66,7 +66,7 @@ class Format(NamedTuple):
 
 
 def _read_labelled(path: Path) -> Any:
-    from apmax.data import load
+    from apmax.app.data import load
 
     data = load(path)
     return data.X.shape, data.X.sum()
@@ -74,8 +74,8 @@ def _read_labelled(path: Path) -> Any:
 
 def _read_table(path: Path) -> Any:
     """A table through all that `train` does to it before the fit."""
-    from apmax.data import load
-    from apmax.pipeline.encoder import TableEncoder
+    from apmax.app.data import load
+    from apmax.app.pipeline.encoder import TableEncoder
 
     data = load(path, target="last")
     encoder = TableEncoder.fit(data.X)
@@ -83,7 +83,7 @@ def _read_table(path: Path) -> Any:
 
 
 def _read_model(path: Path) -> Any:
-    from apmax.pipeline.storage import load_model
+    from apmax.app.pipeline.storage import load_model
 
     model = load_model(path)
     json.dumps(model.facts)
@@ -175,9 +175,9 @@ def model_trees() -> list[Any]:
     """Models of a table and of numbered features, as the JSON that they are stored as."""
     import tempfile
 
-    from apmax.pipeline.encoder import TableEncoder
-    from apmax.pipeline.model import Model
-    from apmax.pipeline.storage import save_model
+    from apmax.app.pipeline.encoder import TableEncoder
+    from apmax.app.pipeline.model import Model
+    from apmax.app.pipeline.storage import save_model
 
     encoder = TableEncoder.fit(frame().drop(columns="y"))
     size = len(encoder.feature_names())
@@ -199,7 +199,7 @@ def model_seeds() -> list[bytes]:
 
 def sealed(body: Any, **envelope: Any) -> bytes:
     """A file with this body and the digest that belongs to it."""
-    from apmax.pipeline import storage
+    from apmax.app.pipeline import storage
 
     whole = {"format": "apmax-model", "schema": 1, "version": "0", "model": body}
     return json.dumps(whole | {"digest": storage._digest(body)} | envelope).encode()

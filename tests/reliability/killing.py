@@ -44,7 +44,7 @@ class Victim(NamedTuple):
 def linear_fit() -> Victim:
     """A stochastic fit with early stopping that writes its checkpoint after every chunk."""
     from apmax import APClassifier
-    from apmax.disk import write_aside
+    from apmax.app.disk import write_aside
     from apmax.errors import CheckpointError
     from apmax.linear import checkpoint
 
@@ -100,9 +100,9 @@ def torch_training() -> Victim:
 
 def one_cell(method: str, repeat: int) -> list[list[float]]:
     """Training and test AP of a few settings of the paper's protocol, on small data."""
-    from apmax.data import PaperSet
-    from apmax.method.table import METHODS
-    from apmax.paper.protocol import ap_of, settings_of, train
+    from apmax.app.data import PaperSet
+    from apmax.methods import METHODS
+    from experiments.protocol import ap_of, settings_of, train
 
     rng = np.random.default_rng(repeat)
     X = rng.random((2000, 8))
@@ -117,9 +117,9 @@ def one_cell(method: str, repeat: int) -> list[list[float]]:
 
 def paper_table() -> Victim:
     """What `apmax paper table3` does, with fewer settings."""
-    from apmax.disk import write_aside
-    from apmax.paper.protocol import PAPER_METHODS
-    from apmax.paper.store import Store, Unit
+    from apmax.app.disk import write_aside
+    from experiments.protocol import PAPER_METHODS
+    from experiments.store import Store, Unit
 
     units = [Unit(one_cell, (method, repeat)) for method in PAPER_METHODS for repeat in range(3)]
 
@@ -138,8 +138,8 @@ def train_command() -> Victim:
     """`apmax train` over an older model; 40,000 features make a large model."""
     import scipy.sparse as sp
 
-    from apmax.cli import app
-    from apmax.pipeline.storage import load_model
+    from apmax.app.cli import app
+    from apmax.app.pipeline.storage import load_model
 
     rng = np.random.default_rng(0)
     X = sp.random(300, 40_000, density=2e-4, format="csr", rng=rng)

@@ -21,7 +21,7 @@ SECONDS, BYTES_PER_SECOND = 2.0, 50 << 20
 
 def main() -> None:
     """Answer the orders."""
-    from apmax.data import load
+    from apmax.app.data import load
     from apmax.errors import ApmaxError
 
     with tempfile.TemporaryDirectory() as folder:

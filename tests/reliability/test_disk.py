@@ -17,11 +17,11 @@ import scipy.sparse as sp
 from typer.testing import CliRunner
 
 from apmax import APClassifier
-from apmax.cli import app
+from apmax.app.cli import app
 from apmax.errors import CheckpointError, FileError
 from apmax.linear import checkpoint as checkpoints
-from apmax.paper.store import Store, Unit
-from apmax.pipeline.storage import load_model
+from experiments.store import Store, Unit
+from apmax.app.pipeline.storage import load_model
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(3000, 4))
@@ -142,7 +142,7 @@ COMPILES = """
 import resource, sys
 import numpy as np
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-from apmax.kernels.descent import draw_distinct
+from apmax.linear._rounds import draw_distinct
 out = np.empty((2, 2), dtype=np.int64)
 draw_distinct(np.full((2, 2), 0.5), 10, out)
 assert (out[0] == out[1]).all()

@@ -19,9 +19,9 @@ from apmax import (
     APClassifier,
     APClassifierCV,
 )
-from apmax.data.files import Dataset
+from apmax.app.data.files import Dataset
 from apmax.errors import ApmaxError
-from apmax.pipeline.training import train
+from apmax.app.pipeline.training import train
 
 X = RNG.normal(size=(N, 4)) + Y[:, None] * [1.0, 0.5, 0.0, 0.0]
 X[RNG.random(X.shape) < 0.3] = 0.0

@@ -27,9 +27,9 @@ from tests.reliability.batches import ENVIRONMENT, fuzz, fuzz_all
 from tests.reliability.formats import CSV, LIBSVM, model_trees, sealed
 
 from apmax import APClassifier
-from apmax.data import load, read_libsvm
+from apmax.app.data import load, read_libsvm
 from apmax.errors import ApmaxError, FileError, FileFormatError, ModelFileError, ShapeError
-from apmax.pipeline.storage import load_model
+from apmax.app.pipeline.storage import load_model
 
 QUICK = {
     "libsvm": 800, "libsvm.gz": 250, "libsvm.bz2": 250, "libsvm.xz": 250, "csv": 150, "txt": 50,

@@ -20,10 +20,10 @@ from apmax import (
     surrogate_ap,
 )
 from apmax.errors import ApmaxError
-from apmax.report import Report, Scored, write_report
-from apmax.report.alerts import count_alerts, operating_points
-from apmax.report.bootstrap import bootstrap_band
-from apmax.report.calibration import reliability
+from apmax.app.report import Report, Scored, write_report
+from apmax.app.report.alerts import count_alerts, operating_points
+from apmax.app.report.bootstrap import bootstrap_band
+from apmax.app.report.calibration import reliability
 
 
 def both(result: SurrogateAP) -> tuple[float, Any]:

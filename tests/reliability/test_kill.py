@@ -49,7 +49,7 @@ def test_killed_fifty_times_it_ends_the_same(victim: str, tmp_path: Path) -> Non
 WORKERS = """
 import sys, time
 from pathlib import Path
-from apmax.paper.store import Store, Unit
+from experiments.store import Store, Unit
 
 def rest(seconds):
     time.sleep(seconds)

@@ -19,7 +19,7 @@ import pytest
 from joblib import Parallel, delayed
 
 from apmax import APClassifier, average_precision
-from apmax.report import Report, Scored, write_report
+from apmax.app.report import Report, Scored, write_report
 from apmax.validation import Floats
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")

@@ -14,10 +14,10 @@ from scipy.special import expit
 from apmax import surrogate_ap
 from apmax.linear.design import Design
 from apmax.linear.stochastic import StochasticRun
-from apmax.method.table import resolve_method
-from apmax.method.trackers import RandomizedCoordinate
-from apmax.problem.outer import Box
-from apmax.problem.surrogates import SQUARED_HINGE
+from apmax.methods import resolve_method
+from apmax.methods import RandomizedCoordinate
+from apmax.objective.outer import Box
+from apmax.objective.surrogates import SQUARED_HINGE
 from apmax.torch import APLoss, CompositionalLoss
 
 BETAS = [1e-6, 5e-4, 1.0]

@@ -11,7 +11,7 @@ import torch
 
 from apmax.errors import ApmaxError, NonFiniteError, NotNumericError, ParameterError, ShapeError
 from apmax.method import trackers as numpy_trackers
-from apmax.problem.outer import Box
+from apmax.objective.outer import Box
 from apmax.torch import CompositionalLoss
 
 

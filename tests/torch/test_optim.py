@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from apmax.errors import ParameterError, UnknownNameError
-from apmax.method.directions import DIRECTIONS
+from apmax.methods import DIRECTIONS
 from apmax.torch import ADAP, MOAP, SOAP
 
 MOMENTS = ("beta2", "delta")

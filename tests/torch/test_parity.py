@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from apmax.method.estimates import LinearScorer
+from tests.oracle.estimates import LinearScorer
 from apmax.method.loop import descend
-from apmax.method.sampling import Draw, draw_batches
-from apmax.method.table import METHODS, problem_for
+from tests.oracle.sampling import Draw, draw_batches
+from apmax.methods import METHODS, problem_for
 from apmax.torch import from_table
 
 RNG = np.random.default_rng(0)

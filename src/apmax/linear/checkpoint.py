@@ -25,7 +25,7 @@ import sklearn
 from numpy.typing import NDArray
 
 from apmax._version import __version__
-from apmax.disk import locked_folder, make_folder, write_aside
+from apmax.app.disk import locked_folder, make_folder, write_aside
 from apmax.errors import CheckpointError
 from apmax.linear.base import TrainingSet
 from apmax.linear.settings import Settings

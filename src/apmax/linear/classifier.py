@@ -36,7 +36,7 @@ class APClassifier(LinearAPModel):
 
     from :math:`w_{LR}`, a logistic regression: with a large alpha it is logistic regression,
     with a small one it follows average precision alone. The stochastic solvers are the rows
-    of :data:`apmax.method.table.METHODS`, on scores σ(w·x + b) with the penalty
+    of :data:`apmax.methods.METHODS`, on scores σ(w·x + b) with the penalty
     :math:`\alpha\|w\|^2`. Their defaults are measured, not always the paper's.
 
     Features are scaled inside (centred and to unit deviation, or to unit maximum if X is

@@ -18,7 +18,7 @@ from apmax.linear.folds import Fold, folds_of, is_number_of_folds
 from apmax.linear.full_batch import Minimum, fit_logistic
 from apmax.linear.history import FitStatus, end_line, show_line, watch
 from apmax.linear.path import Anchor, FoldPath, Path
-from apmax.problem.surrogates import default_gamma, resolve
+from apmax.objective.surrogates import default_gamma, resolve
 from apmax.validation import Floats, check_count, check_gamma, check_real, check_switch
 
 DEFAULT_ALPHAS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)

@@ -174,7 +174,7 @@ def extent(X: Any) -> tuple[Floats, Floats]:
     """The least and the largest value of each feature; entries that are not stored are zeros."""
     if not sp.issparse(X):
         return X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
-    from apmax.kernels.columns import extent_of_columns
+    from apmax.linear._columns import extent_of_columns
 
     lowest, highest = np.zeros(X.shape[1]), np.zeros(X.shape[1])
     stored = np.zeros(X.shape[1], np.int64)

@@ -14,8 +14,8 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from apmax.linear.design import Design
-from apmax.problem.exact import surrogate_ap
-from apmax.problem.surrogates import Surrogate
+from apmax.objective.exact import surrogate_ap
+from apmax.objective.surrogates import Surrogate
 from apmax.validation import Floats, Mask, shares
 
 Objective = Callable[[Floats], tuple[float, Floats]]
@@ -59,7 +59,7 @@ def logistic_objective(
     design: Design, positive: Mask, weight: Floats | None, penalty: float
 ) -> Objective:
     """Mean log-loss + penalty·‖w‖²; scikit-learn's C is 1 / (2 · penalty · Σ weights)."""
-    from apmax.kernels.logloss import log_loss
+    from apmax.linear._logloss import log_loss
 
     share = shares(weight, positive.size)
     slopes = np.empty(positive.size)

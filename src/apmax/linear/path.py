@@ -16,7 +16,7 @@ from apmax.linear.full_batch import (
     relative_penalty,
 )
 from apmax.linear.history import watch
-from apmax.problem.surrogates import Surrogate
+from apmax.objective.surrogates import Surrogate
 from apmax.validation import Floats
 
 

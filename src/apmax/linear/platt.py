@@ -72,7 +72,7 @@ def _newton(
     A step is halved until the slope along it has not turned up by more than OVERSHOOT of what
     it was: the loss is convex, so that no value of it is needed, nor a logarithm per example.
     """
-    from apmax.kernels.logloss import slopes_of_smoothed_log_loss
+    from apmax.linear._logloss import slopes_of_smoothed_log_loss
 
     moving = slice(2 - free, 2)
     gradient, hessian = slopes_of_smoothed_log_loss(z, positive, share, *targets, p)

@@ -6,11 +6,9 @@ import os
 from typing import Any, NamedTuple
 
 from apmax.errors import ParameterError
-from apmax.method.directions import check_beta
-from apmax.method.sampling import SAMPLING
-from apmax.method.schedules import SCHEDULES
-from apmax.method.table import METHODS
-from apmax.problem.surrogates import Surrogate, default_gamma, resolve
+from apmax.linear.stochastic import SAMPLING
+from apmax.methods import METHODS, SCHEDULES, check_beta
+from apmax.objective.surrogates import Surrogate, default_gamma, resolve
 from apmax.registry import Registry
 from apmax.validation import check_count, check_gamma, check_real, check_switch
 
@@ -53,8 +51,8 @@ def defaults_of(
         return Settings(solver, chosen, gamma, alpha, anchored, 200, 1.0, "constant")
     method = METHODS[solver]
     gamma = STOCHASTIC_GAMMA.get(chosen.name, gamma)
-    schedule = schedule or (FADING if method.schedule == "constant" else method.schedule)
-    rates = RATES.get(method.direction, ADAPTIVE_RATES)
+    schedule = schedule or (FADING if method.schedule.name == "constant" else method.schedule.name)
+    rates = RATES.get(method.direction.name, ADAPTIVE_RATES)
     rate = rates[1 if schedule == "inverse_sqrt" else 0]
     return Settings(solver, chosen, gamma, alpha, anchored, 4000, rate, schedule)
 

@@ -17,8 +17,8 @@ from apmax.linear.history import SURROGATE, TRAIN_AP, VALIDATION_AP, FitStatus, 
 from apmax.linear.resuming import Outcome, restore_fit, saved_fit
 from apmax.linear.settings import FADING, Settings
 from apmax.linear.stochastic import StochasticRun
-from apmax.method.table import METHODS
-from apmax.problem.exact import surrogate_ap
+from apmax.methods import METHODS, SCHEDULES
+from apmax.objective.exact import surrogate_ap
 from apmax.validation import Floats
 
 ROUNDS_PER_CHUNK = 500
@@ -88,7 +88,7 @@ def run_stochastic(fit: Fit) -> Outcome:
     """Rounds of a method in chunks, with a record after some of them."""
     model, settings, design, train, anchor, start, history, rng, checkpoint = fit
     fades = settings.schedule == FADING
-    method = replace(METHODS[settings.solver], schedule="constant" if fades else settings.schedule)
+    method = replace(METHODS[settings.solver], schedule=SCHEDULES["constant" if fades else settings.schedule])
     positives, negatives = batch_of(model, train)
     run = StochasticRun(
         method,

@@ -11,16 +11,14 @@ from numpy.typing import NDArray
 
 from apmax.errors import ParameterError
 from apmax.linear.design import Design
-from apmax.method.directions import BOUNDS
-from apmax.method.sampling import SAMPLING
-from apmax.method.schedules import SCHEDULES, fade
-from apmax.method.table import Method
-from apmax.method.trackers import LOG_OF_NOTHING
-from apmax.problem.outer import Box
-from apmax.problem.pair_sums import ALL_ONES
-from apmax.problem.surrogates import LOGISTIC, SQUARED_HINGE, Surrogate
+from apmax.methods import BOUNDS, LOG_OF_ZERO, Method
+from apmax.registry import Registry
+from apmax.objective.outer import Box
+from apmax.objective._pair_sums import ALL_ONES
+from apmax.objective.surrogates import LOGISTIC, SQUARED_HINGE, Surrogate
 from apmax.validation import Floats, Mask
 
+SAMPLING = Registry("sampling", {"shared": True, "independent": False})
 Rows = NDArray[np.int64]
 
 # How the loop's numbers spell the names of the table.
@@ -68,7 +66,7 @@ class StochasticRun:
         fade_over: int | None = None,
         draws: Callable[[int], Any] | None = None,
     ) -> None:
-        from apmax.kernels.descent import NEVER, Memory
+        from apmax.linear._rounds import NEVER, Memory
 
         self.method = method
         self.first_values = (learning_rate, beta0, beta1)
@@ -137,13 +135,13 @@ class StochasticRun:
 
     def advance(self, rounds: int) -> None:
         """Run some more rounds."""
-        from apmax.kernels.descent import Steps, run_rounds
+        from apmax.linear._rounds import Steps, run_rounds
 
         times = np.arange(self.rounds + 1, self.rounds + rounds + 1)
-        schedule = SCHEDULES.choose(self.method.schedule)
         steady = np.ones(rounds)
-        eta, beta0, beta1 = (schedule(first, times) * steady for first in self.first_values)
-        eta *= fade(times, self.fade_over)
+        eta, beta0, beta1 = (self.method.schedule.at(first, times) * steady for first in self.first_values)
+        if self.fade_over is not None:
+            eta *= np.maximum(self.fade_over - times + 1, 0) / self.fade_over
         steps = Steps(self.rounds, eta, beta0, beta1, self._log_decay_through(beta0))
         self.gradient_norm = run_rounds(
             self.features,
@@ -159,7 +157,7 @@ class StochasticRun:
 
     @property
     def _decays_are_read(self) -> bool:
-        return self.method.tracker == "randomized_coordinate"
+        return self.method.tracker.decays
 
     def _log_decay_through(self, beta0: Floats) -> Floats:
         """The sums up to now and after each of the next rounds; the table doubles when full."""
@@ -170,7 +168,7 @@ class StochasticRun:
             grown = np.empty((max(end, 2 * now), 2))
             grown[:now] = self.log_decay
             self._decays = grown
-        logs = np.full(beta0.size, LOG_OF_NOTHING)
+        logs = np.full(beta0.size, LOG_OF_ZERO)
         np.log1p(-beta0, out=logs, where=beta0 < 1)
         so_far = self._decays[now - 1].astype(np.longdouble).sum()
         total = so_far + np.cumsum(logs, dtype=np.longdouble)
@@ -179,7 +177,7 @@ class StochasticRun:
         return self._decays[:end]
 
     def _draw(self, rounds: int) -> Any:
-        from apmax.kernels.descent import Draws, draw_distinct
+        from apmax.linear._rounds import Draws, draw_distinct
 
         def distinct(population: int, size: int) -> Rows:
             out = np.empty((rounds, size), dtype=np.int64)
@@ -210,7 +208,7 @@ class StochasticRun:
 
 
 def _features(design: Design) -> Any:
-    from apmax.kernels.descent import Features
+    from apmax.linear._rounds import Features
 
     X: Any = design.X
     none = np.empty(0, dtype=X.dtype)
@@ -231,22 +229,22 @@ def _rules(
     penalty: float,
     intercept: bool,
 ) -> Any:
-    from apmax.kernels.descent import Rules
-    from apmax.kernels.tracking import NO_EDGES, Edges
+    from apmax.linear._rounds import Rules
+    from apmax.objective._tracking import NO_EDGES, Edges
 
     if surrogate not in (SQUARED_HINGE, LOGISTIC):
         _not_compiled("surrogate", surrogate.name)
-    if method.tracker not in _TRACKER:
+    if method.tracker.name not in _TRACKER:
         _not_compiled("tracker", method.tracker)
-    if method.direction not in _DIRECTION:
+    if method.direction.name not in _DIRECTION:
         _not_compiled("direction", method.direction)
-    momentum, average, used = _DIRECTION[method.direction]
+    momentum, average, used = _DIRECTION[method.direction.name]
     lower, upper = BOUNDS
     return Rules(
         hinge=surrogate == SQUARED_HINGE,
         gamma=gamma,
         population=method.pairs == "population",
-        tracker=_TRACKER[method.tracker],
+        tracker=_TRACKER[method.tracker.name],
         edges=Edges(0.0, box.top1, box.bottom2, box.top2) if method.projected else NO_EDGES,
         momentum=momentum,
         average=average,

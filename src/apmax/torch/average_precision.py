@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from apmax.errors import NonFiniteError, ParameterError, ShapeError
-from apmax.problem.outer import Box
-from apmax.problem.surrogates import default_gamma, resolve
+from apmax.objective.outer import Box
+from apmax.objective.surrogates import default_gamma, resolve
 from apmax.torch.checks import check_floating, check_index, check_rows
 from apmax.torch.compositional import CompositionalLoss
 from apmax.torch.distributed import gather_checked
@@ -90,7 +90,7 @@ class APLoss(CompositionalLoss, SkipsPoorBatches):
     labels, surrogate or gamma; tracker, beta0 and schedule may be others than it was saved with.
 
     Differs from the paper: see :mod:`apmax.torch.pairs` (each class by its own rate) and
-    :mod:`apmax.method.trackers` (first visits).
+    :mod:`apmax.methods` (first visits).
 
     Examples
     --------
@@ -221,8 +221,8 @@ class APLoss(CompositionalLoss, SkipsPoorBatches):
 
     def _track_on_cpu(self, scores: Tensor, index: Tensor) -> Tensor:
         """The same in one compiled loop: torch's overhead per operation is most of a small step."""
-        from apmax.kernels.batch import POOR as SAYS_NOTHING
-        from apmax.kernels.batch import TAKEN, Clock, track_batch
+        from apmax.torch._fused import POOR as SAYS_NOTHING
+        from apmax.torch._fused import TAKEN, Clock, track_batch
 
         if scores.element_size() < 4:
             scores = scores.float()
@@ -254,9 +254,9 @@ class APLoss(CompositionalLoss, SkipsPoorBatches):
     @property
     def _in_kernel(self) -> tuple[Any, Any]:
         """The rules of the compiled loop."""
-        from apmax.kernels.batch import Tracking
-        from apmax.kernels.pairs import PairRules
-        from apmax.kernels.tracking import Edges
+        from apmax.torch._fused import Tracking
+        from apmax.objective._batch_pairs import PairRules
+        from apmax.objective._tracking import Edges
 
         (bottom1, bottom2), (top1, top2) = self.lows[0].tolist(), self.highs[0].tolist()
         tracking = Tracking(

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from apmax.errors import LabelError, ShapeError
-from apmax.problem.surrogates import default_gamma
+from apmax.objective.surrogates import default_gamma
 from apmax.torch.checks import check_finite, check_floating
 from apmax.torch.distributed import gather_checked
 from apmax.torch.gradients import with_gradient

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from apmax.errors import ParameterError, ShapeError
-from apmax.method.schedules import SCHEDULES
-from apmax.method.trackers import FIRST_VISITS, LOG_OF_NOTHING, add_exactly, check_beta0
+from apmax.methods import FIRST_VISITS, LOG_OF_ZERO, SCHEDULES, add_exactly, check_beta
 from apmax.torch.checks import check_box, check_finite, check_floating, check_index, check_rows
 from apmax.torch.distributed import gather_checked
 from apmax.torch.gradients import with_gradient
@@ -113,7 +112,7 @@ class CompositionalLoss(nn.Module):
         self.tracker_name, self.tracker = tracker, TRACKERS.choose(tracker)
         self.outer = outer
         self.num_rows = num_rows
-        self.beta0 = check_beta0(beta0)
+        self.beta0 = check_beta(beta0, "beta0")
         self.schedule = schedule
         self.process_group = process_group
         for name, edge in zip(("low", "high"), check_box(box, num_values), strict=True):
@@ -212,11 +211,11 @@ class CompositionalLoss(nn.Module):
     def _next_tick(self) -> Tick:
         """What the next round will be; nothing is written."""
         t = int(self.rounds) + 1
-        beta0 = SCHEDULES.choose(self.schedule)(self.beta0, t)
+        beta0 = SCHEDULES.choose(self.schedule).at(self.beta0, t)
         if not self.tracker.decays:
             return Tick(t, beta0, 0.0, 0.0, 0.0)
         decay, rest = self.log_decay.tolist()
-        log_step = math.log1p(-beta0) if beta0 < 1 else LOG_OF_NOTHING
+        log_step = math.log1p(-beta0) if beta0 < 1 else LOG_OF_ZERO
         return Tick(t, beta0, decay, *add_exactly(decay, rest, log_step))
 
     def _set_clock(self, tick: Tick) -> None:

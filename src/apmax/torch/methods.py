@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from apmax.errors import ParameterError
-from apmax.method.directions import BOUNDS, DELTA
-from apmax.method.table import Method, resolve_method
+from apmax.methods import BOUNDS, DELTA, Method, resolve_method
 from apmax.torch.average_precision import APLoss
 from apmax.torch.optim import DirectedOptimizer
 
@@ -35,7 +34,7 @@ def from_table(
 ) -> Training:
     """APLoss and optimizer of a method, with one schedule for lr, beta0 and beta1.
 
-    `method` is a row of :data:`apmax.method.table.METHODS`, for example "adap-adam"; `schedule`
+    `method` is a row of :data:`apmax.methods.METHODS`, for example "adap-adam"; `schedule`
     None is the row's. Other `options` go to :class:`APLoss`.
 
     >>> import torch
@@ -51,19 +50,19 @@ def from_table(
             f"`method` = {row.name!r} is a loss of the batch alone: use SmoothAPLoss with any "
             "optimizer"
         )
-    chosen = schedule or row.schedule
+    chosen = schedule or row.schedule.name
     loss = APLoss(
         labels,
         surrogate=row.surrogate,
         gamma=gamma,
-        tracker=row.tracker,
+        tracker=row.tracker.name,
         beta0=beta0,
         schedule=chosen,
         **options,
     )
     optimizer = DirectedOptimizer(
         params,
-        style={"plain": "sgd"}.get(row.direction, row.direction),
+        style={"plain": "sgd"}.get(row.direction.name, row.direction.name),
         lr=lr,
         beta1=beta1,
         beta2=beta2,

@@ -29,8 +29,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from apmax.errors import ParameterError
-from apmax.method.directions import BOUNDS, DELTA, check_beta
-from apmax.method.schedules import SCHEDULES
+from apmax.methods import BOUNDS, DELTA, SCHEDULES, check_beta
 from apmax.registry import Registry
 from apmax.validation import check_real
 
@@ -114,8 +113,8 @@ class DirectedOptimizer(Optimizer):
             averages=self._kept("average", params) if style.average else [],
             largest=self._kept("largest", params) if style.used == "largest" else [],
             t=t,
-            lr=schedule(group["lr"], t),
-            beta1=schedule(group["beta1"], t),
+            lr=schedule.at(group["lr"], t),
+            beta1=schedule.at(group["beta1"], t),
             beta2=group["beta2"],
             delta=group["delta"],
             bounds=group["bounds"],

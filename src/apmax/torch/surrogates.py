@@ -1,4 +1,4 @@
-r"""The surrogates ℓ of :mod:`apmax.problem.surrogates` as functions of tensors.
+r"""The surrogates ℓ of :mod:`apmax.objective.surrogates` as functions of tensors.
 
 Each gives ℓ(x) and ℓ′(x) together, which share most of their work. Another surrogate is one
 entry here and one there: the bounds of Ω come from its NumPy twin of the same name.

@@ -9,7 +9,7 @@ name                       rows in the batch                           other row
 ``msvr``                   U_i ← (1−β₀) U_i + β₀ g̃_i + θ (g̃_i − g̃′_i)  unchanged
 =========================  ==========================================  =====================
 
-The first three are those of :mod:`apmax.method.trackers`. MSVR (Jiang et al., 2022) also
+The first three are those of :mod:`apmax.methods`. MSVR (Jiang et al., 2022) also
 wants g̃′, the same samples' estimate at the last parameters; θ = (m−B) / (B (1−β₀)) + 1 − β₀.
 Every result is projected on the box.
 """

@@ -1,0 +1,1 @@
+"""The application: tables, models, reports and the command line; needs ``apmax[app]``."""

@@ -1,0 +1,313 @@
+"""Rounds of every stochastic method for a linear model, fused into one loop.
+
+One call runs a chunk of rounds of :mod:`apmax.method.loop` for the scores σ(x·w + b), on
+dense or CSR rows, and leaves its state where it was given. What a row of the table means is
+read from numbers (:class:`Rules`), so a new row needs no new loop.
+
+Rows not in a batch decay lazily, as in :class:`apmax.methods.RandomizedCoordinate`.
+There each row keeps the cumulative log-decay at which it was last written; here it keeps the
+*round*, and the log-decay of every round is a table, in two doubles. That is 24 bytes per
+positive: two doubles of U and one integer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apmax._compile import kernel
+from apmax.objective._batch_pairs import (
+    estimate_rows,
+    fill_pairs,
+    leave_out_self,
+    new_side,
+    pull_rows,
+)
+from apmax.objective._tracking import Edges, move_rows
+from apmax.validation import Floats
+
+NEVER = -1
+"""The round of a row of U that has not been seen."""
+
+
+class Features(NamedTuple):
+    """X as the loop reads it: dense rows, or CSR (the other is empty), times a scale."""
+
+    dense: NDArray[Any]
+    data: NDArray[Any]
+    indices: NDArray[Any]
+    indptr: NDArray[Any]
+    scale: Floats
+    centre: Floats  # subtracted before the scale; empty if all are 0
+
+
+class Rules(NamedTuple):
+    """A row of the table of methods, and its problem, in numbers."""
+
+    hinge: bool  # surrogate: squared hinge, or else logistic
+    gamma: float
+    population: bool  # pairs: unbiased for all data, or else the batch stands for itself
+    tracker: int  # 0 none, 1 moving average, 2 randomized coordinate
+    edges: Edges  # of Ω; infinite if U is not projected
+    momentum: bool
+    average: int  # second moment: 0 none, 1 moving, 2 running mean
+    used: int  # of it: 0 as it is, 1 never smaller, 2 clipped
+    lower_v: float
+    upper_v: float
+    beta2: float
+    delta: float
+    penalty: float
+    intercept: bool
+
+
+class Draws(NamedTuple):
+    """A chunk of draws, one row per round; see :class:`tests.oracle.sampling.Draw`."""
+
+    shared: bool
+    rows: NDArray[np.int64]
+    value_positives: NDArray[np.int64]
+    value_negatives: NDArray[np.int64]
+    slope_positives: NDArray[np.int64]
+    slope_negatives: NDArray[np.int64]
+
+
+class Steps(NamedTuple):
+    """η, β₀, β₁ of every round of the chunk, and the log-decay of every round so far."""
+
+    first: int  # t − 1 of the first round of the chunk
+    eta: Floats
+    beta0: Floats
+    beta1: Floats
+    log_decay: Floats  # (rounds + 1, 2): Σ log(1 − β₀) up to each round, as two doubles
+
+
+class Memory(NamedTuple):
+    """What a run carries from round to round; parameters end with the intercept."""
+
+    w: Floats
+    anchor: Floats
+    m: Floats
+    average: Floats
+    v: Floats
+    u: Floats
+    written_at: NDArray[np.int64]
+
+
+@kernel
+def _scale_weights(features, w, scaled):
+    """Fill what multiplies a raw x; return what is added: z = x·(scale·w) + offset."""
+    offset = w[-1]
+    for k in range(scaled.size):
+        scaled[k] = features.scale[k] * w[k]
+    for k in range(features.centre.size):
+        offset -= features.centre[k] * scaled[k]
+    return offset
+
+
+@kernel
+def _read_ahead(features, examples, chosen, touched):
+    """Ask the memory for a word of every example at once, before they are read in turn.
+
+    They are far apart, and waiting for one after the other would take most of a round.
+    """
+    for k in range(chosen.size):
+        row = examples[chosen[k]]
+        if features.indptr.size:
+            first = features.indptr[row]
+            if first < features.data.size:  # else all rows from here on are empty
+                touched[k] = features.data[first] + features.indices[first]
+        else:
+            touched[k] = features.dense[row, 0]
+
+
+@kernel
+def _score(features, examples, chosen, scaled, offset, scores):
+    """σ(z) of the chosen examples."""
+    for k in range(chosen.size):
+        z, row = offset, examples[chosen[k]]
+        if features.indptr.size:
+            for p in range(features.indptr[row], features.indptr[row + 1]):
+                z += features.data[p] * scaled[features.indices[p]]
+        else:
+            x = features.dense[row]
+            for d in range(x.size):
+                z += x[d] * scaled[d]
+        tail = np.exp(-abs(z))
+        scores[k] = (1.0 if z >= 0 else tail) / (1.0 + tail)
+
+
+@kernel
+def _pull_back(features, examples, chosen, scores, pulls, pulled):
+    """Add Σ pull · σ′ · x of the chosen examples to `pulled`, Σ pull · σ′ to its last entry."""
+    for k in range(chosen.size):
+        factor = pulls[k] * scores[k] * (1.0 - scores[k])
+        if factor == 0.0:
+            continue
+        row = examples[chosen[k]]
+        if features.indptr.size:
+            for p in range(features.indptr[row], features.indptr[row + 1]):
+                pulled[features.indices[p]] += factor * features.data[p]
+        else:
+            x = features.dense[row]
+            for d in range(x.size):
+                pulled[d] += factor * x[d]
+        pulled[-1] += factor
+
+
+@kernel
+def _gradient_of(features, rules, memory, pulled, gradient):
+    """∇̃ of (w, b): scale and centre what was pulled, and add the penalty's gradient."""
+    total = pulled[-1]
+    gradient[-1] = total
+    for k in range(gradient.size - 1):
+        gradient[k] = pulled[k] * features.scale[k]
+    for k in range(features.centre.size):
+        gradient[k] -= total * features.centre[k] * features.scale[k]
+    for k in range(gradient.size - 1):
+        gradient[k] += 2.0 * rules.penalty * (memory.w[k] - memory.anchor[k])
+
+
+@kernel
+def _update_rows(rules, memory, rows, g1, g2, beta0, t, decay, old, factors):
+    """Rows of U after round t, projected and stored; g1 and g2 become what U is now."""
+    u, written_at = memory.u, memory.written_at
+    randomized = rules.tracker == 2
+    gain = beta0 * written_at.size / rows.size if randomized else beta0
+    for i in range(rows.size):
+        row, then = rows[i], written_at[rows[i]]
+        factors[i] = np.nan
+        if rules.tracker and then >= 0:
+            factors[i] = 1.0
+            old[i, 0], old[i, 1] = u[row, 0], u[row, 1]
+            if randomized:
+                high, low = decay[t - 1, 0] - decay[then, 0], decay[t - 1, 1] - decay[then, 1]
+                factors[i] = np.exp(high + low)
+    move_rows(rules.edges, beta0, gain, factors, old, g1, g2)
+    for i in range(rows.size):
+        u[rows[i], 0], u[rows[i], 1] = g1[i], g2[i]
+        written_at[rows[i]] = t
+
+
+@kernel
+def _take_step(rules, memory, gradient, eta, beta1, t):
+    """The direction of eq. (ada) and the step along it; one plain loop after the other."""
+    w, m, average, v = memory.w, memory.m, memory.average, memory.v
+    size = w.size - (0 if rules.intercept else 1)
+    first = beta1 if rules.momentum else 1.0
+    for k in range(size):
+        m[k] = (1.0 - first) * m[k] + first * gradient[k]
+    if not rules.average:
+        for k in range(size):
+            w[k] -= eta * m[k]
+        return
+    new = rules.beta2 if rules.average == 1 else 1.0 / (t + 1)
+    for k in range(size):
+        average[k] = (1.0 - new) * average[k] + new * (gradient[k] * gradient[k])
+    if rules.used == 0:
+        for k in range(size):
+            v[k] = average[k]
+    elif rules.used == 1:
+        for k in range(size):
+            v[k] = max(v[k], average[k])
+    else:
+        for k in range(size):
+            v[k] = min(max(average[k], rules.lower_v), rules.upper_v)
+    for k in range(size):
+        w[k] -= eta * m[k] / (np.sqrt(v[k]) + rules.delta)
+
+
+@kernel
+def _weigh(weights, chosen, out):
+    """The chosen examples' own weights; ones, which are there already, if there are none."""
+    if weights.size:
+        for k in range(chosen.size):
+            out[k] = weights[chosen[k]]
+
+
+@kernel
+def run_rounds(features, positives, negatives, weights, draws, steps, rules, memory):
+    """Run one round per row of the draws; return ‖∇̃‖ of the last.
+
+    `weights` are those of the positives and of the negatives, empty for all ones; their mean
+    over the positives is 1.
+    """
+    (rounds, batch), size = draws.rows.shape, memory.w.size
+    sizes = (positives.size, positives.size + negatives.size)
+    s, v, c = np.empty(batch), np.ones(batch), np.empty(batch)  # scores, weights, pulls of rows
+    w_plus, w_minus, g1, g2 = np.empty(batch), np.empty(batch), np.empty(batch), np.empty(batch)
+    values_plus = slopes_plus = new_side(batch, draws.value_positives.shape[1])
+    values_minus = slopes_minus = new_side(batch, draws.value_negatives.shape[1])
+    if not draws.shared:
+        slopes_plus = new_side(batch, draws.slope_positives.shape[1])
+        slopes_minus = new_side(batch, draws.slope_negatives.shape[1])
+    old, factors = np.empty((batch, 2)), np.empty(batch)
+    scaled, pulled, gradient = np.empty(size - 1), np.empty(size), np.zeros(size)
+    for r in range(rounds):
+        t = steps.first + r + 1
+        rows = draws.rows[r]
+        _read_ahead(features, positives, rows, s)
+        for i in range(batch):
+            c[i] = memory.u[rows[i], 0] + memory.written_at[rows[i]]  # as far apart
+        offset = _scale_weights(features, memory.w, scaled)
+        _score(features, positives, rows, scaled, offset, s)
+        _weigh(weights[0], rows, v)
+        for second in range(1 if draws.shared else 2):
+            plus, minus = (slopes_plus, slopes_minus) if second else (values_plus, values_minus)
+            i_plus = draws.slope_positives[r] if second else draws.value_positives[r]
+            i_minus = draws.slope_negatives[r] if second else draws.value_negatives[r]
+            if draws.shared:
+                plus.scores[:] = s
+            else:
+                _score(features, positives, i_plus, scaled, offset, plus.scores)
+            _read_ahead(features, negatives, i_minus, minus.scores)
+            _score(features, negatives, i_minus, scaled, offset, minus.scores)
+            _weigh(weights[0], i_plus, plus.weights)
+            _weigh(weights[1], i_minus, minus.weights)
+            fill_pairs(rules.hinge, rules.gamma, s, plus)
+            fill_pairs(rules.hinge, rules.gamma, s, minus)
+            leave_out_self(rows, i_plus, plus)
+        estimate_rows(rules, sizes, v, values_plus, values_minus, w_plus, w_minus, g1, g2)
+        _update_rows(rules, memory, rows, g1, g2, steps.beta0[r], t, steps.log_decay, old, factors)
+        pull_rows(rules, sizes, v, g1, g2, slopes_plus, slopes_minus, w_plus, w_minus, c)
+        pulled[:] = 0.0
+        i_plus, i_minus = draws.slope_positives[r], draws.slope_negatives[r]
+        if draws.shared:
+            c += slopes_plus.pulls
+        else:
+            _pull_back(features, positives, i_plus, slopes_plus.scores, slopes_plus.pulls, pulled)
+        _pull_back(features, positives, rows, s, c, pulled)
+        _pull_back(features, negatives, i_minus, slopes_minus.scores, slopes_minus.pulls, pulled)
+        _gradient_of(features, rules, memory, pulled, gradient)
+        _take_step(rules, memory, gradient, steps.eta[r], steps.beta1[r], t)
+    return np.sqrt((gradient * gradient).sum())
+
+
+@kernel
+def draw_distinct(uniform, population, out):
+    """Fill each row of `out` with distinct numbers below `population`, all sets alike likely.
+
+    Floyd's algorithm, fed with uniform numbers in [0, 1): compiling a Generator takes 15 s.
+    What has been drawn is looked up in a table of the size of the batch.
+    """
+    rounds, size = out.shape
+    slots = 4
+    while slots < 2 * size:
+        slots *= 2
+    table = np.full(slots, -1)
+    for r in range(rounds):
+        for k in range(size):
+            last = population - size + k
+            x = np.int64(uniform[r, k] * (last + 1))
+            slot = x & (slots - 1)
+            while table[slot] != -1 and table[slot] != x:
+                slot = (slot + 1) & (slots - 1)
+            if table[slot] == x:
+                x = last
+                slot = x & (slots - 1)
+                while table[slot] != -1:
+                    slot = (slot + 1) & (slots - 1)
+            table[slot] = x
+            out[r, k] = x
+        table[:] = -1

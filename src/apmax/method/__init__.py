@@ -1,1 +1,0 @@
-"""How it is optimised: trackers of U × directions × schedules, and the table of methods."""
