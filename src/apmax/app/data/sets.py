@@ -12,7 +12,13 @@ import scipy.sparse as sp
 
 from apmax.app.data.fetching import cache_folder, download, find_offline
 from apmax.app.data.libsvm import read_libsvm
-from apmax.app.data.preparation import TEST_SHARE, drop_positives, kept_positives, scale_to_unit, split
+from apmax.app.data.preparation import (
+    TEST_SHARE,
+    drop_positives,
+    kept_positives,
+    scale_to_unit,
+    split,
+)
 from apmax.errors import FileFormatError
 from apmax.registry import Registry
 from apmax.validation import Floats, Mask, check_count

@@ -18,12 +18,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from apmax.app.data.files import Dataset
+from apmax.app.pipeline.encoder import TableEncoder
+from apmax.app.pipeline.training import FOLDS
 from apmax.errors import ParameterError
 from apmax.linear.classifier_cv import APClassifierCV
 from apmax.linear.design import make_design
 from apmax.metrics import average_precision
-from apmax.app.pipeline.encoder import TableEncoder
-from apmax.app.pipeline.training import FOLDS
 from apmax.validation import Floats, Mask
 
 Rows = NDArray[np.int64]

@@ -19,10 +19,10 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from apmax.app.pipeline.comparison import logistic_regression_cv
 from apmax.linear.classifier import APClassifier
 from apmax.linear.classifier_cv import APClassifierCV
 from apmax.metrics import average_precision
-from apmax.app.pipeline.comparison import logistic_regression_cv
 from apmax.validation import Floats, Mask
 
 DIGITS, COMPONENTS = 10, 6

@@ -14,8 +14,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from apmax.app.pipeline.cells import (
+    ORDERS,
+    SAMPLE,
+    SHARE,
+    date_order,
+    dates_of,
+    numbers_of,
+    years_of,
+)
 from apmax.errors import ParameterError, ShapeError
-from apmax.app.pipeline.cells import ORDERS, SAMPLE, SHARE, date_order, dates_of, numbers_of, years_of
 
 RARE = 5
 """Categories seen less often are one, "other": their weights would be noise."""

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.special import expit
 
 from apmax.app.disk import write_aside
-from apmax.errors import ParameterError
 from apmax.app.pipeline.model import Model
+from apmax.errors import ParameterError
 from apmax.validation import Floats
 
 FORMATS = (".csv", ".tsv", ".parquet")

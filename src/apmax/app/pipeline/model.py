@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from apmax.app.data.target import listed, spelled
-from apmax.errors import ShapeError
 from apmax.app.pipeline.drift import unusable_columns
 from apmax.app.pipeline.encoder import TableEncoder
+from apmax.errors import ShapeError
 from apmax.validation import Floats
 
 

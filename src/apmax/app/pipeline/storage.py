@@ -18,9 +18,9 @@ import numpy as np
 
 from apmax._version import __version__
 from apmax.app.disk import write_aside
-from apmax.errors import ModelFileError
 from apmax.app.pipeline.encoder import TableEncoder
 from apmax.app.pipeline.model import Model
+from apmax.errors import ModelFileError
 
 FORMAT, SCHEMA = "apmax-model", 1
 LARGEST = 1 << 31

@@ -11,14 +11,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from apmax.app.data.files import Dataset
+from apmax.app.pipeline.drift import unused_in_training
+from apmax.app.pipeline.encoder import TableEncoder
+from apmax.app.pipeline.model import Model
 from apmax.errors import ParameterError
 from apmax.linear.classifier import APClassifier
 from apmax.linear.classifier_cv import APClassifierCV
 from apmax.linear.settings import FULL_BATCH
 from apmax.methods import METHODS
-from apmax.app.pipeline.drift import unused_in_training
-from apmax.app.pipeline.encoder import TableEncoder
-from apmax.app.pipeline.model import Model
 from apmax.registry import Registry
 from apmax.validation import Floats
 

@@ -9,9 +9,9 @@ from decimal import ROUND_FLOOR, Context, Decimal
 import numpy as np
 from numpy.typing import NDArray
 
+from apmax.app.report.results import Scored
 from apmax.errors import UnreachableTargetError
 from apmax.metrics import OperatingPoint, operating_point
-from apmax.app.report.results import Scored
 from apmax.validation import Floats, Mask
 
 Counts = NDArray[np.int64]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apmax.metrics import average_precision
 from apmax.app.report.results import Scored
+from apmax.metrics import average_precision
 from apmax.validation import Floats
 
 RESAMPLES = 200

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from apmax.errors import EmptyInputError, ParameterError, ShapeError
 from apmax.app.report.wording import signed
+from apmax.errors import EmptyInputError, ParameterError, ShapeError
 from apmax.validation import Floats, check_real, check_scores
 
 

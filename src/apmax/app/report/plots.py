@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from apmax.app.disk import make_folder, write_aside
-from apmax.errors import ParameterError
 from apmax.app.report.alerts import count_alerts
 from apmax.app.report.bootstrap import bootstrap_band
 from apmax.app.report.calibration import reliability
 from apmax.app.report.fit_sections import COLUMN_NAMES, TOP, largest
 from apmax.app.report.results import Report, Scored, drawn_columns
+from apmax.errors import ParameterError
 from apmax.validation import Floats
 
 if TYPE_CHECKING:

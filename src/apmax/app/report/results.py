@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from apmax.errors import EmptyInputError, NonFiniteError, ParameterError, ShapeError
 from apmax.app.report.comparison import Comparison
+from apmax.errors import EmptyInputError, NonFiniteError, ParameterError, ShapeError
 from apmax.validation import Floats, Mask, check_labels, check_same_length, check_scores
 
 Scale = Literal["log-odds", "probability"]

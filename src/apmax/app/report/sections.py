@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apmax.metrics import OperatingPoint
 from apmax.app.report.alerts import Alerts, count_alerts, operating_points
 from apmax.app.report.bootstrap import RESAMPLES, Band, bootstrap_band
 from apmax.app.report.calibration import Reliability, reliability
@@ -16,6 +15,7 @@ from apmax.app.report.comparison import Comparison, Difference
 from apmax.app.report.markup import figure, grid, head_row, legend, table, whole
 from apmax.app.report.results import Report, Scored
 from apmax.app.report.wording import ap, count, per_thousand, share, signed, spread, text
+from apmax.metrics import OperatingPoint
 
 PERCENT_TICKS = [(k / 100, f"{k} %") for k in (0, 25, 50, 75, 100)]
 FEW_POSITIVES = 20

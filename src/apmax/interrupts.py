@@ -1,0 +1,70 @@
+"""Cooperative Ctrl-C: the first one sets a flag that loops check between iterations.
+
+A KeyboardInterrupt raised inside compiled code surfaces as a SystemError and loses the work done
+so far. Within :func:`cooperative_interrupts`, Ctrl-C therefore only sets a flag; a second Ctrl-C
+raises KeyboardInterrupt as usual. Blocks can be nested: the outermost one owns the handler.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class _State:
+    active = False
+    requested = False
+
+
+def interrupted() -> bool:
+    """Return whether Ctrl-C was pressed in the current cooperative block."""
+    return _State.requested
+
+
+def raise_if_interrupted() -> None:
+    """Raise KeyboardInterrupt at a safe point if Ctrl-C was pressed."""
+    if _State.requested:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def interrupt_on_hold() -> Iterator[None]:
+    """Hide a Ctrl-C that was already pressed, for a short step that completes a result."""
+    before, _State.requested = _State.requested, False
+    try:
+        yield
+    finally:
+        _State.requested = before
+
+
+@contextmanager
+def cooperative_interrupts() -> Iterator[None]:
+    """Turn the first Ctrl-C inside the block into a flag; see :func:`interrupted`.
+
+    Only the main thread receives signals, and only Python's default handler is replaced: in other
+    threads, and under an application's own handler, the block changes nothing.
+    """
+    replaceable = (
+        not _State.active
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    if not replaceable:
+        yield
+        return
+
+    def handle(signum: int, frame: Any) -> None:
+        if _State.requested:
+            signal.default_int_handler(signum, frame)
+        _State.requested = True
+
+    signal.signal(signal.SIGINT, handle)
+    _State.active, _State.requested = True, False
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _State.active = _State.requested = False
