@@ -231,9 +231,7 @@ def _weigh(weights, chosen, out):
 
 
 @kernel
-def run_rounds(
-    features, positives, negatives, weights, draws, steps, rules, value, slope, memory
-):
+def run_rounds(features, positives, negatives, weights, draws, steps, rules, value, slope, memory):
     """Run one round per row of the draws; return ‖∇̃‖ of the last.
 
     `weights` are those of the positives and of the negatives, empty if all are 1; their mean over
