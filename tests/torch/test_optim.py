@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from apmax.errors import ParameterError, UnknownNameError
-from apmax.methods import DIRECTIONS
+from apmax.errors import BackendError, ParameterError, UnknownNameError
+from apmax.methods import DIRECTIONS, Direction, Schedule
 from apmax.torch import ADAP, MOAP, SOAP
+from apmax.torch.optim import DirectedOptimizer
 
 MOMENTS = ("beta2", "delta")
 MAKERS: dict[str, Any] = {
@@ -47,21 +48,49 @@ def train(optimizer: Any, params: list[Any], first: int, last: int) -> None:
         optimizer.step()
 
 
-@pytest.mark.parametrize("schedule", ["constant", "inverse_sqrt"])
-@pytest.mark.parametrize("name", MAKERS)
-def test_directions_are_those_of_the_paper(name: str, schedule: str) -> None:
-    params = parameters()
-    optimizer = MAKERS[name](params, lr=0.1, beta1=0.3, beta2=0.05, delta=1e-3, schedule=schedule)
-    flat = np.concatenate([p.detach().numpy().ravel() for p in params])
-    direction = DIRECTIONS[name](flat.size, 1e-3, (0.1, 1e3))
+def flat(tensors: Any) -> Any:
+    return np.concatenate([tensor.detach().numpy().ravel() for tensor in tensors])
+
+
+def assert_follows_equation_ada(optimizer: Any, params: Any, direction: Direction, power: float):
+    """Thirty steps against eq. (ada), in NumPy; lr is 0.1, β₁ 0.3, β′ 0.05 and δ 1e-3."""
+    w = flat(params)
+    m, v, largest, total = (np.zeros_like(w) for _ in range(4))
     for t in range(1, 30):
         give_gradients(params, t)
-        gradient = np.concatenate([p.grad.numpy().ravel() for p in params])
-        fade = 1 / math.sqrt(t) if schedule == "inverse_sqrt" else 1.0
-        flat = flat - 0.1 * fade * direction.step(gradient, t, 0.3 * fade, 0.05)
+        gradient = flat(p.grad for p in params)
+        m = (1 - 0.3 / t**power) * m + 0.3 / t**power * gradient
+        v = 0.95 * v + 0.05 * gradient**2
+        total = total + gradient**2
+        average = {"none": None, "moving": v, "running": total / (t + 1)}[direction.second_moment]
+        largest = np.maximum(largest, v)
+        bounded = {"none": average, "largest": largest, "clipped": np.clip(v, 1e-6, 100.0)}
+        step = m if direction.momentum else gradient
+        if average is not None:
+            step = step / (np.sqrt(bounded[direction.bound]) + 1e-3)
+        w = w - 0.1 / t**power * step
         optimizer.step()
-        now = np.concatenate([p.detach().numpy().ravel() for p in params])
-        np.testing.assert_allclose(now, flat, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(flat(params), w, rtol=1e-10, atol=1e-12)
+
+
+RATES = {"lr": 0.1, "beta1": 0.3, "beta2": 0.05, "delta": 1e-3}
+
+
+@pytest.mark.parametrize(("schedule", "power"), [("constant", 0.0), ("inverse_sqrt", 0.5)])
+@pytest.mark.parametrize("name", MAKERS)
+def test_directions_are_those_of_the_paper(name: str, schedule: str, power: float) -> None:
+    params = parameters()
+    optimizer = MAKERS[name](params, schedule=schedule, **RATES)
+    assert_follows_equation_ada(optimizer, params, DIRECTIONS[name], power)
+
+
+def test_a_direction_and_a_schedule_that_are_not_registered_run_and_are_copied() -> None:
+    direction = Direction("adam", momentum=False, second_moment="running")  # not the known adam
+    params = parameters()
+    optimizer = DirectedOptimizer(params, style=direction, schedule=Schedule("x", 0.25), **RATES)
+    twins: Any = copy.deepcopy({"params": params, "optimizer": optimizer})
+    for one in ({"params": params, "optimizer": optimizer}, twins):
+        assert_follows_equation_ada(one["optimizer"], one["params"], direction, 0.25)
 
 
 def test_soap_with_style_adam_is_adam_without_its_bias_correction() -> None:
@@ -193,7 +222,8 @@ def test_sparse_gradients_are_refused_and_nothing_moves() -> None:
         ({"bounds": (2.0, 1.0)}, ParameterError),
         ({"style": "adamm"}, UnknownNameError),
         ({"style": "sgd"}, UnknownNameError),
-        ({"schedule": "linear"}, UnknownNameError),
+        ({"schedule": "linear"}, BackendError),
+        ({"schedule": "linearr"}, UnknownNameError),
     ],
 )
 def test_bad_options_are_named(options: Any, error: Any) -> None:
