@@ -1,4 +1,4 @@
-"""Time of a training step with APLoss and ADAP against cross-entropy and Adam; ``make bench-torch``."""
+"""Time of a step with APLoss and ADAP against cross-entropy and Adam; ``make bench-torch``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from experiments.deep.networks import ResidualNetwork, projected_shortcut, resnet18, resnet20
 from torch import nn
 
-from experiments.deep.networks import ResidualNetwork, projected_shortcut, resnet18, resnet20
 from apmax.torch import ADAP, APLoss
 from benchmarks.timing import Line, medians
 
