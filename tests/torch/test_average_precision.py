@@ -185,10 +185,15 @@ def test_any_torch_optimizer_trains_with_it() -> None:
     rng = np.random.default_rng(13)
     X = torch.from_numpy(rng.normal(size=(N, 5))).float()
     X[:9, 0] += 2.0
-    for make in (torch.optim.SGD, torch.optim.AdamW, torch.optim.LBFGS):
+    settings: list[tuple[Any, Any]] = [
+        (torch.optim.SGD, {"lr": 0.5}),
+        (torch.optim.AdamW, {"lr": 0.05}),
+        (torch.optim.LBFGS, {"line_search_fn": "strong_wolfe"}),
+    ]
+    for make, options in settings:
         torch.manual_seed(0)
-        model, loss = torch.nn.Linear(5, 1), APLoss(POSITIVE, tracker="moving_average")
-        optimizer = make(model.parameters(), lr=0.5 if make is not torch.optim.AdamW else 0.05)
+        model, loss = torch.nn.Linear(5, 1), APLoss(POSITIVE, beta0=1.0, schedule="constant")
+        optimizer = make(model.parameters(), **options)
 
         def closure(model: Any = model, optimizer: Any = optimizer, loss: Any = loss) -> Any:
             optimizer.zero_grad()

@@ -133,17 +133,3 @@ def test_a_checkpoint_of_no_known_surrogate_is_refused(forged: Any) -> None:
     state = saved(APLoss(POSITIVE)) | {"tracked_with": forged}
     with pytest.raises(RuntimeError, match="tracked with an unknown surrogate, but"):
         APLoss(POSITIVE).load_state_dict(state)
-
-
-def test_a_checkpoint_that_does_not_name_its_surrogate_is_of_the_squared_hinge() -> None:
-    hinge = APLoss(POSITIVE, surrogate="squared_hinge")
-    hinge(SCORES[GOOD], GOOD)
-    state = saved(hinge)
-    del state["tracked_with"]
-    with pytest.raises(RuntimeError, match="does not name its surrogate"):
-        APLoss(POSITIVE).load_state_dict(state)
-    with pytest.raises(RuntimeError, match=r"Missing key\(s\)"):
-        APLoss(POSITIVE).load_state_dict(torch.nn.Linear(2, 1).state_dict())
-    again = APLoss(POSITIVE, surrogate="squared_hinge")
-    again.load_state_dict(state)
-    assert again(SCORES[GOOD], GOOD) == hinge(SCORES[GOOD], GOOD)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -76,18 +77,16 @@ def test_the_summary_takes_its_widest_range_and_more_than_one_chunk() -> None:
 def test_other_devices_use_the_summary_within_its_range(
     monkeypatch: pytest.MonkeyPatch, spread: float, summarised: bool
 ) -> None:
-    used = []
+    summary = Mock(wraps=summary_ap)
     monkeypatch.setattr(exact_loss, "HOST_DEVICES", ())  # as if the CPU were a GPU
-    monkeypatch.setattr(
-        exact_loss, "summary_ap", lambda *given: used.append(True) or summary_ap(*given)
-    )
+    monkeypatch.setattr(exact_loss, "summary_ap", summary)
     scores = torch.from_numpy(RNG.random(60) * spread).requires_grad_()
     positive = torch.arange(60) % 3 == 0
     value = ExactAPLoss()(scores, positive)
     value.backward()
     case = Case("", scores.detach().numpy(), positive.numpy())
     assert_is_minus_ap(value.detach(), scores.grad, case, "logistic", 20.0)
-    assert used == [True] * summarised
+    assert summary.called == summarised
 
 
 def test_the_default_is_the_logistic_surrogate_with_slope_20() -> None:

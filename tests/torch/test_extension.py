@@ -15,7 +15,7 @@ from tests.torch.nine_positives import GOOD, POSITIVE, SCORES, N, batch, saved
 
 from apmax import methods
 from apmax.errors import BackendError
-from apmax.methods import METHODS, Direction, Method, Schedule, Tracker
+from apmax.methods import DIRECTIONS, METHODS, SCHEDULES, Direction, Method, Schedule, Tracker
 from apmax.objective import surrogates
 from apmax.objective.surrogates import SURROGATES, Surrogate
 from apmax.torch import APLoss, from_table
@@ -88,15 +88,15 @@ def test_checkpoint_tags_of_the_built_in_surrogates_do_not_change(surrogate: str
 
 
 EITHER = [False, True]
-TRACKERS = [Tracker("any", *switches) for switches in product(EITHER, EITHER)]
-DIRECTIONS = [
+ANY_TRACKER = [Tracker("any", *switches) for switches in product(EITHER, EITHER)]
+ANY_DIRECTION = [
     Direction("any", *switches)
     for switches in product(EITHER, ["none", "moving", "running"], ["none", "largest", "clipped"])
 ]
 
 
-@pytest.mark.parametrize("tracker", TRACKERS, ids=str)
-@pytest.mark.parametrize("direction", DIRECTIONS, ids=str)
+@pytest.mark.parametrize("tracker", ANY_TRACKER, ids=str)
+@pytest.mark.parametrize("direction", ANY_DIRECTION, ids=str)
 @pytest.mark.parametrize("projected", EITHER)
 def test_every_combination_of_switches_runs(
     tracker: Tracker, direction: Direction, projected: bool
@@ -111,6 +111,7 @@ def test_every_combination_of_switches_runs(
         optimizer.zero_grad()
         loss(torch.sigmoid(X[index] @ w), index).backward()
         optimizer.step()
+    del DIRECTIONS["any"], SCHEDULES["any"]
     assert w.isfinite().all()
     assert w.any()
 

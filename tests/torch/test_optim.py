@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from apmax.errors import BackendError, ParameterError, UnknownNameError
-from apmax.methods import DIRECTIONS, Direction, Schedule
+from apmax.methods import DIRECTIONS, SCHEDULES, Direction, Schedule
 from apmax.torch import ADAP, MOAP, SOAP
 from apmax.torch.optim import DirectedOptimizer
 
@@ -84,13 +84,15 @@ def test_directions_are_those_of_the_paper(name: str, schedule: str, power: floa
     assert_follows_equation_ada(optimizer, params, DIRECTIONS[name], power)
 
 
-def test_a_direction_and_a_schedule_that_are_not_registered_run_and_are_copied() -> None:
-    direction = Direction("adam", momentum=False, second_moment="running")  # not the known adam
+def test_a_new_direction_and_schedule_run_under_their_names() -> None:
+    direction = Direction("slow", momentum=False, second_moment="running")
     params = parameters()
     optimizer = DirectedOptimizer(params, style=direction, schedule=Schedule("x", 0.25), **RATES)
-    twins: Any = copy.deepcopy({"params": params, "optimizer": optimizer})
-    for one in ({"params": params, "optimizer": optimizer}, twins):
-        assert_follows_equation_ada(one["optimizer"], one["params"], direction, 0.25)
+    assert_follows_equation_ada(optimizer, params, direction, 0.25)
+    del DIRECTIONS["slow"], SCHEDULES["x"]
+    for options in ({"style": Direction("adam")}, {"schedule": Schedule("constant", 1.0)}):
+        with pytest.raises(BackendError, match="choose another name"):
+            DirectedOptimizer(params, **options)
 
 
 def test_soap_with_style_adam_is_adam_without_its_bias_correction() -> None:

@@ -26,18 +26,9 @@ from apmax.validation import check_gamma, check_real, check_switch
 NO_RANKING = "has no negatives or fewer than two positives"
 
 
-class MinusPrecision:
-    """f(u) = −u₁/u₂ and ∇f(u) = (−1/u₂, u₁/u₂²), row by row."""
-
-    def __call__(self, u: Tensor) -> Tensor:
-        """Return f(u)."""
-        return -u[:, 0] / u[:, 1]
-
-    def value_and_gradient(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """Return f(u) and ∇f(u), in fewer operations than autograd needs."""
-        inverse = u[:, 1].reciprocal()
-        precision = u[:, 0] * inverse
-        return -precision, torch.stack([-inverse, precision * inverse], dim=1)
+def minus_precision(u: Tensor) -> Tensor:
+    """f(u) = −u₁/u₂, row by row."""
+    return -u[:, 0] / u[:, 1]
 
 
 class APLoss(CompositionalLoss, SkippingLoss):
@@ -144,7 +135,7 @@ class APLoss(CompositionalLoss, SkippingLoss):
             schedule = "inverse_sqrt" if tracker.decays else "constant"
         table = LabelTable(labels)
         super().__init__(
-            MinusPrecision(),
+            minus_precision,
             table.cells.numel(),
             2,
             tracker=tracker,
@@ -322,21 +313,14 @@ class APLoss(CompositionalLoss, SkippingLoss):
 
     def _load_from_state_dict(self, state: Any, prefix: str, *rest: Any) -> None:
         errors = rest[4]
-        key, has_u = f"{prefix}tracked_with", f"{prefix}U" in state
-        own = f"surrogate={self.surrogate!r}, gamma={self.gamma:g}"
-        if has_u and key not in state and self.surrogate == "squared_hinge":
-            state[key] = self.tracked_with  # written by a version whose only surrogate it was
+        key = f"{prefix}tracked_with"
         if self.labels.differs(state, f"{prefix}labels."):
             errors.append("the checkpoint has other labels: create the loss with the same labels")
         elif key in state and not torch.equal(state[key].cpu(), self.tracked_with.cpu()):
             errors.append(
                 f"the checkpoint was tracked with {describe_tag(state[key])}, but this loss has "
-                f"{own}: create the loss with the settings of the checkpoint"
-            )
-        elif has_u and key not in state:
-            errors.append(
-                f"the checkpoint does not name its surrogate, but this loss has {own}: such "
-                'checkpoints have surrogate="squared_hinge"'
+                f"surrogate={self.surrogate!r}, gamma={self.gamma:g}: create the loss with the "
+                "settings of the checkpoint"
             )
         else:
             super()._load_from_state_dict(state, prefix, *rest)

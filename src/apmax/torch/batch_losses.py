@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from apmax.errors import LabelError, ShapeError
+from apmax.errors import ShapeError
 from apmax.torch.checks import check_finite, check_floating
 from apmax.torch.distributed import gather_checked
+from apmax.torch.labels import label_masks
 from apmax.torch.skipped_batches import SkippingLoss
 from apmax.validation import check_count, check_real
 
@@ -45,19 +46,15 @@ class BatchLoss(SkippingLoss):
 
         scores, labels = gather_checked(check, self.skipped.device, self.process_group)
         check_finite(scores, "a score")
-        several = labels.shape[1] > 1
-        if several and bool((labels == -1).any()) and not bool((labels == 0).any()):
-            raise LabelError(
-                "`labels` of shape (B, L) holds -1 but no 0: there -1 marks a missing label; "
-                "write negatives as 0"
-            )
+        positive, missing = label_masks(labels)
         if scores.element_size() < 4:
             scores = scores.float()
         losses = []
-        for column, given in zip(scores.unbind(1), labels.unbind(1), strict=True):
-            positive, known = _masks(given, several=several)
-            if bool(positive.any()) and bool((known & ~positive).any()):
-                losses.append(self.of_column(column[known], positive[known]))
+        for column in range(scores.shape[1]):
+            known = ~missing[:, column]
+            ranked = positive[known, column]
+            if bool(ranked.any()) and not bool(ranked.all()):
+                losses.append(self.of_column(scores[known, column], ranked))
         if losses:
             return torch.stack(losses).mean()
         return self._skip(scores, "lacks positives or negatives")
@@ -207,21 +204,3 @@ def _check_batch(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     if scores.ndim == 1:
         return scores[:, None], labels[:, None]
     return scores, labels
-
-
-def _masks(labels: Tensor, *, several: bool) -> tuple[Tensor, Tensor]:
-    """Masks of the positives and of the known labels."""
-    if labels.dtype == torch.bool:
-        return labels, torch.ones_like(labels)
-    missing = labels.isnan() if labels.is_floating_point() else torch.zeros_like(labels).bool()
-    if several:
-        missing = missing | (labels == -1)
-    elif bool(missing.any()):
-        raise LabelError("`labels` holds NaN: every example of a batch (B,) needs a label")
-    positive = labels == 1
-    rest = labels[~positive & ~missing]
-    if not bool(((rest == 0) | (rest == -1)).all()) or (
-        bool((rest == 0).any()) and bool((rest == -1).any())
-    ):
-        raise LabelError("`labels` must be bool, {0, 1} or {-1, 1}")
-    return positive, ~missing

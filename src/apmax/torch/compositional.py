@@ -27,12 +27,7 @@ from apmax.methods import (
 from apmax.torch.checks import check_box, check_finite, check_floating, check_index, check_rows
 from apmax.torch.distributed import gather_checked
 from apmax.torch.known_gradient import with_gradient
-from apmax.torch.trackers import update_rows
 from apmax.validation import check_count
-
-Outer = Callable[[Tensor], Tensor]
-"""f: (B, k) → (B,), row by row. A method `value_and_gradient`, if there is one, replaces
-autograd."""
 
 
 class Tick(NamedTuple):
@@ -54,6 +49,27 @@ def resolve_schedule(schedule: str | Schedule) -> Schedule:
             "not have: use 'constant' with torch.optim.lr_scheduler.LinearLR"
         )
     return chosen
+
+
+def update_rows(
+    tracker: Tracker,
+    old: Tensor,
+    estimate: Tensor,
+    previous: Tensor | None,
+    *,
+    beta0: float,
+    scale: Tensor | float,
+) -> Tensor:
+    """Return (1−β₀) U + β₀ s g̃ + θ (g̃ − g̃′), before the projection; `scale` is m/B.
+
+    s is m/B for trackers that decay, otherwise 1. The last term is that of MSVR (Jiang et al.,
+    2022) with g̃′ = `previous` and θ = (m−B) / (B (1−β₀)) + 1 − β₀.
+    """
+    keep = 1.0 - beta0
+    rows = keep * old + (beta0 * scale if tracker.decays else beta0) * estimate
+    if tracker.needs_previous and previous is not None and keep > 0:  # β₀ = 1 discards U
+        rows = rows + ((scale - 1.0) / keep + keep) * (estimate - previous)
+    return rows
 
 
 class CompositionalLoss(nn.Module):
@@ -117,7 +133,7 @@ class CompositionalLoss(nn.Module):
 
     def __init__(
         self,
-        outer: Outer,
+        outer: Callable[[Tensor], Tensor],
         num_rows: int,
         num_values: int,
         *,
@@ -264,10 +280,6 @@ class CompositionalLoss(nn.Module):
 
     def _outer_terms(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """f(u) and ∇f(u), row by row."""
-        known = getattr(self.outer, "value_and_gradient", None)
-        if known is not None:
-            terms: tuple[Tensor, Tensor] = known(u)
-            return terms
         with torch.enable_grad():
             at = u.detach().requires_grad_()
             value = self.outer(at)

@@ -87,6 +87,34 @@ def positives_of(labels: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return positive
 
 
+def label_masks(labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return masks of the positive and the missing labels of a (B, L) tensor.
+
+    One column holds bool, {0, 1} or {-1, 1}. Several columns hold 1, 0, and NaN or -1 for a
+    missing label.
+    """
+    positive = labels == 1
+    missing = labels.isnan() if labels.is_floating_point() else torch.zeros_like(positive)
+    minus, zero = labels == -1, labels == 0
+    if labels.shape[1] > 1:
+        if bool(minus.any()) and not bool(zero.any()):
+            raise LabelError(
+                "`labels` with several columns holds -1 but no 0: there -1 marks a missing label; "
+                "write negatives as 0"
+            )
+        missing |= minus
+    elif bool(missing.any()):
+        raise LabelError("`labels` holds NaN: with one column every example needs a label")
+    elif bool(minus.any()) and bool(zero.any()):
+        raise LabelError("`labels` holds both 0 and -1: write negatives as one of them")
+    if not bool((positive | missing | minus | zero).all()):
+        raise LabelError(
+            "`labels` must be bool, {0, 1} or {-1, 1}; several columns may mark missing labels by "
+            "NaN or -1"
+        )
+    return positive, missing
+
+
 def _read(labels: Any) -> tuple[Any, Any]:
     """(n, L) masks of the positive and the missing labels; None if none is missing."""
     array = _as_array(labels)
@@ -94,22 +122,10 @@ def _read(labels: Any) -> tuple[Any, Any]:
         return positives_of(array)[:, None], None
     if array.size == 0:
         raise EmptyInputError("`labels` is empty: pass one row per example")
-    positive = array == 1
-    missing = np.isnan(array) if array.dtype.kind == "f" else np.zeros(array.shape, bool)
-    minus, zero = array == -1, array == 0
-    if minus.any() and not zero.any():
-        raise LabelError(
-            "`labels` of shape (n, L) holds -1 but no 0: there -1 marks a missing label; write "
-            "negatives as 0"
-        )
-    missing |= minus
-    if not (positive | missing | zero).all():
-        raise LabelError(
-            "`labels` of shape (n, L) must hold 1, 0, and NaN or -1 for a missing label"
-        )
+    positive, missing = (mask.numpy() for mask in label_masks(torch.as_tensor(array)))
     if not positive.any():
         raise NoPositiveError("`labels` holds no positive example: average precision needs one")
-    if not (positive.any(axis=0) & zero.any(axis=0)).any():
+    if not (positive.any(axis=0) & ~(positive | missing).all(axis=0)).any():
         raise LabelError("`labels` has no column with both classes: there is nothing to rank")
     return positive, missing if missing.any() else None
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from apmax.errors import ParameterError
-from apmax.methods import BOUNDS, DELTA, DIRECTIONS, Direction, Schedule, check_beta
+from apmax.errors import BackendError, ParameterError
+from apmax.methods import BOUNDS, DELTA, DIRECTIONS, SCHEDULES, Direction, Schedule, check_beta
 from apmax.registry import Registry
 from apmax.torch.compositional import resolve_schedule
 from apmax.validation import check_real
@@ -35,8 +35,7 @@ OPTIONS = (
 class DirectedOptimizer(Optimizer):
     """Optimizer for any :class:`~apmax.methods.Direction` and schedule.
 
-    Groups store the names of style and schedule. Records that were passed as objects are kept
-    in `_records`, so that they need not be registered.
+    Parameter groups, and so checkpoints, store the names of both.
     """
 
     styles: ClassVar[tuple[str, ...] | None] = None
@@ -57,13 +56,12 @@ class DirectedOptimizer(Optimizer):
         weight_decay: float = 0.0,
         schedule: str | Schedule | None = None,
     ) -> None:
-        self._records: dict[tuple[str, str], Direction | Schedule] = {}
         defaults = {
-            "step": 0, "lr": lr, "style": style, "beta1": beta1, "beta2": beta2, "delta": delta,
-            "bounds": bounds, "penalty": penalty, "weight_decay": weight_decay,
-            "schedule": self.usual_schedule if schedule is None else schedule,
+            "step": 0, "lr": lr, "style": _name(DIRECTIONS, style), "beta1": beta1,
+            "beta2": beta2, "delta": delta, "bounds": bounds, "penalty": penalty, "weight_decay": weight_decay,
+            "schedule": _name(SCHEDULES, self.usual_schedule if schedule is None else schedule),
         }  # fmt: skip
-        super().__init__(params, self._named(defaults))
+        super().__init__(params, defaults)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group with its own lr, betas and penalties, after checking them."""
@@ -73,12 +71,8 @@ class DirectedOptimizer(Optimizer):
                 near = ["beta1 and beta2, which weigh the new value"]
             if near:  # other keys belong to schedulers and loggers
                 raise ParameterError(f"a parameter group holds {key!r}: did you mean {near[0]}?")
-        param_group.update(self._named(param_group))
-        self._check_options({**self.defaults, **param_group})
+        _check_options({**self.defaults, **param_group}, self.styles)
         super().add_param_group(param_group)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_records": self._records}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -103,8 +97,8 @@ class DirectedOptimizer(Optimizer):
         return loss
 
     def _descend(self, group: dict[str, Any], params: Tensors, grads: Tensors) -> None:
-        t, schedule = group["step"], self._schedule(group["schedule"])
-        direction = self._direction(group["style"])
+        t, schedule = group["step"], SCHEDULES[group["schedule"]]
+        direction = DIRECTIONS[STYLES.get(group["style"], group["style"])]
         average = direction.second_moment != "none"
         descend(
             params,
@@ -129,38 +123,6 @@ class DirectedOptimizer(Optimizer):
             if name not in self.state[p]:
                 self.state[p][name] = torch.zeros_like(p, memory_format=torch.preserve_format)
         return [self.state[p][name] for p in params]
-
-    def _named(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Options in which records are replaced by their names."""
-        for key in ("style", "schedule"):
-            record = options.get(key)
-            if isinstance(record, (Direction, Schedule)):
-                self._records[key, record.name] = record
-                options = {**options, key: record.name}
-        return options
-
-    def _direction(self, style: str) -> Direction:
-        record = self._records.get(("style", style))
-        return record if isinstance(record, Direction) else DIRECTIONS[STYLES.get(style, style)]
-
-    def _schedule(self, name: str) -> Schedule:
-        record = self._records.get(("schedule", name), name)
-        return resolve_schedule(record)  # type: ignore[arg-type]
-
-    def _check_options(self, options: dict[str, Any]) -> None:
-        style = options["style"]
-        if ("style", style) not in self._records:
-            Registry("style", dict.fromkeys(self.styles or (*STYLES, *DIRECTIONS))).choose(style)
-        self._schedule(options["schedule"])
-        check_real(options["lr"], "lr", at_least=0, why="it is the size of a step")
-        for name in ("beta1", "beta2"):
-            check_beta(options[name], name)
-        check_real(options["delta"], "delta", above=0, why="it keeps steps finite; try 1e-8")
-        for name in ("penalty", "weight_decay"):
-            check_real(options[name], name, at_least=0, why="0 turns it off")
-        lower, upper = options["bounds"]
-        check_real(lower, "bounds[0]", above=0, why="it is c_l of AdaBound")
-        check_real(upper, "bounds[1]", above=lower, why="c_u of AdaBound is above c_l")
 
 
 def descend(
@@ -302,6 +264,33 @@ class ADAP(DirectedOptimizer):
     """
 
     styles = ("adam", "adagrad", "amsgrad", "adabound")
+
+
+def _name(registry: Registry[Any], record: str | Direction | Schedule) -> str:
+    """Name of a record, which becomes known by it."""
+    if isinstance(record, str):
+        return record
+    if registry.setdefault(record.name, record) != record:
+        raise BackendError(
+            f"`{registry.argument}` = {record} has the name of another {registry.argument}, and "
+            "checkpoints of apmax.torch store names: choose another name"
+        )
+    return record.name
+
+
+def _check_options(options: dict[str, Any], styles: tuple[str, ...] | None) -> None:
+    known = styles or (*STYLES, *DIRECTIONS)
+    Registry("style", dict.fromkeys(known)).choose(options["style"])
+    resolve_schedule(options["schedule"])
+    check_real(options["lr"], "lr", at_least=0, why="it is the size of a step")
+    for name in ("beta1", "beta2"):
+        check_beta(options[name], name)
+    check_real(options["delta"], "delta", above=0, why="it keeps steps finite; try 1e-8")
+    for name in ("penalty", "weight_decay"):
+        check_real(options[name], name, at_least=0, why="0 turns it off")
+    lower, upper = options["bounds"]
+    check_real(lower, "bounds[0]", above=0, why="it is c_l of AdaBound")
+    check_real(upper, "bounds[1]", above=lower, why="c_u of AdaBound is above c_l")
 
 
 def _check_dense(params: Tensors) -> None:

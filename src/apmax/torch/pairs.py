@@ -25,22 +25,14 @@ from apmax.torch.tensor_surrogates import PairTerms
 class RankedBatch(NamedTuple):
     """The P positive cells of a batch, and the weights of their pairs and rows."""
 
-    label: Tensor
-    """(P,) label of each cell."""
-    column: Tensor
-    """(P,) position of its example in the batch."""
-    rows: Tensor
-    """(P,) row of U."""
-    own: Tensor
-    """(P,) ℓ(0) / n, the pair of the example with itself."""
-    plus: Tensor
-    """(P, B) weights of the pairs with positives."""
-    minus: Tensor
-    """(P, B) weights of the pairs with negatives."""
-    share: Tensor
-    """(P,) weight of each row in the loss."""
-    scale: Tensor
-    """(P, 1) m/B."""
+    label: Tensor  # (P,)
+    column: Tensor  # (P,), position of the example in the batch
+    rows: Tensor  # (P,), rows of U
+    own: Tensor  # (P,), ℓ(0) / n, the pair of the example with itself
+    plus: Tensor  # (P, B), weights of the pairs with positives
+    minus: Tensor  # (P, B), weights of the pairs with negatives
+    share: Tensor  # (P,), weight of each row in the loss
+    scale: Tensor  # (P, 1), m/B
 
 
 def rank_batch(
