@@ -58,7 +58,8 @@ class DirectedOptimizer(Optimizer):
     ) -> None:
         defaults = {
             "step": 0, "lr": lr, "style": _name(DIRECTIONS, style), "beta1": beta1,
-            "beta2": beta2, "delta": delta, "bounds": bounds, "penalty": penalty, "weight_decay": weight_decay,
+            "beta2": beta2, "delta": delta, "bounds": bounds, "penalty": penalty,
+            "weight_decay": weight_decay,
             "schedule": _name(SCHEDULES, self.usual_schedule if schedule is None else schedule),
         }  # fmt: skip
         super().__init__(params, defaults)
