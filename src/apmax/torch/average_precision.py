@@ -269,6 +269,12 @@ class APLoss(CompositionalLoss, SkippingLoss):
         highs = [[box.top1, box.top2] for box in boxes]
         return lows, [[math.inf if math.isnan(top) else top for top in row] for row in highs]
 
+    def _outer_terms(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """f(u) and ∇f(u) = (−1/u₂, u₁/u₂²), in fewer operations than autograd needs."""
+        inverse = u[:, 1].reciprocal()
+        precision = u[:, 0] * inverse
+        return -precision, torch.stack([-inverse, precision * inverse], dim=1)
+
     def _project(self, u: Tensor, rows: Tensor | None) -> Tensor:
         """Π_Ω, where Ω depends on the label of the row."""
         label: Any = 0

@@ -54,7 +54,7 @@ class ExactAPLoss(BatchLoss):
     >>> value = ExactAPLoss()(scores, torch.tensor([1, 0, 1, 0]))
     >>> value.backward()
     >>> print(f"{value:.3f}")
-    -0.734
+    -0.675
     """
 
     def __init__(

@@ -50,17 +50,19 @@ def rank_batch(
     label, column = (positive & usable[:, None]).nonzero().unbind(1)
     if not label.numel():
         return None
-    per_plus = ((m - 1) / (n * (plus - 1).clamp(min=1))).to(dtype)
-    per_minus = ((n - m) / (n * minus.clamp(min=1))).to(dtype)
+    others = (plus - 1).clamp(min=1)
+    per_label = [own / n, 1.0 / (usable.sum() * plus), m / plus, (m - 1) / (n * others)]
+    per_label.append((n - m) / (n * minus.clamp(min=1)))
+    own_weight, share, scale, per_plus, per_minus = torch.stack(per_label)[:, label].to(dtype)
     return RankedBatch(
         label=label,
         column=column,
         rows=rows[label, column],
-        own=(own / n[label]).to(dtype),
-        plus=(positive * per_plus[:, None])[label],
-        minus=(negative * per_minus[:, None])[label],
-        share=1.0 / (usable.sum() * plus[label]).to(dtype),
-        scale=(m[label] / plus[label]).to(dtype)[:, None],
+        own=own_weight,
+        plus=positive[label] * per_plus[:, None],
+        minus=negative[label] * per_minus[:, None],
+        share=share,
+        scale=scale[:, None],
     )
 
 
