@@ -25,9 +25,6 @@ from tests.torch.nine_positives import (
 from apmax import surrogate_ap
 from apmax.objective.surrogates import SURROGATES
 from apmax.torch import APLoss
-from apmax.torch.labels import LabelTable
-from apmax.torch.pairs import pair_sums, rank_batch
-from apmax.torch.tensor_surrogates import pair_terms
 
 
 @pytest.mark.parametrize("surrogate", ["squared_hinge", "logistic"])
@@ -115,19 +112,6 @@ def test_the_value_and_the_gradient_of_a_full_batch_are_those_of_the_exact_objec
         exact = surrogate_ap(SCORES.numpy(), POSITIVE, surrogate=surrogate)
         assert value.item() == pytest.approx(-exact.value, rel=1e-12)
         np.testing.assert_allclose(scores.grad.numpy(), -exact.gradient, rtol=1e-9, atol=1e-15)
-
-
-@pytest.mark.parametrize("surrogate", ["squared_hinge", "logistic"])
-@pytest.mark.parametrize("labels", [1, 2])
-def test_the_gradient_of_the_pair_sums_passes_gradcheck(surrogate: str, labels: int) -> None:
-    rng = np.random.default_rng(4)
-    scores = torch.from_numpy(rng.random((7, labels))).requires_grad_()
-    table = LabelTable(np.arange(14 * labels).reshape(14, labels) % 3 == 0)
-    batch = rank_batch(table, torch.arange(7), 0.2, torch.float64)
-    terms = pair_terms(SURROGATES[surrogate])
-    gamma = 0.3 if surrogate == "squared_hinge" else 7.0
-    assert batch is not None
-    assert torch.autograd.gradcheck(lambda s: pair_sums(s, batch, terms, gamma), (scores,))
 
 
 def test_the_state_is_at_most_24_bytes_per_positive() -> None:

@@ -7,15 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.torch.nine_positives import (
-    GOOD,
-    POSITIVE,
-    SCORES,
-    N,
-    batch,
-    both_ways,
-    saved,
-)
+from tests.torch.nine_positives import GOOD, POSITIVE, SCORES, N, batch, both_ways, saved
 
 from apmax.torch import APLoss
 

@@ -168,7 +168,7 @@ def test_numbers_that_do_not_fit_are_refused(which: int, double: bool, size: flo
     loss.fused = which == 0
     before = saved(loss)
     with pytest.raises(NonFiniteError, match="the state is unchanged"):
-        loss(SCORES[GOOD] * size, GOOD)
+        loss((SCORES[GOOD] * size).requires_grad_(), GOOD)
     for key, tensor in before.items():
         torch.testing.assert_close(saved(loss)[key], tensor, rtol=0, atol=0, equal_nan=True)
 

@@ -252,9 +252,10 @@ class APLoss(CompositionalLoss, SkippingLoss):
         if outcome == POOR:
             return self._skip(scores, NO_RANKING)
         self._check_values(scores, index)  # raises if scores or index cannot be used
+        largest = float(scores.detach().abs().max())
         raise NonFiniteError(
-            f"pair sums of scores up to {float(scores.abs().max()):.3g} overflow U; the state is "
-            "unchanged: pass probabilities, or use loss.double()"
+            f"pair sums of scores up to {largest:.3g} overflow U; the state is unchanged: pass "
+            "probabilities, or use loss.double()"
         )
 
     def _edges(self) -> tuple[list[list[float]], list[list[float]]]:

@@ -21,7 +21,7 @@ from apmax.torch.logistic_summary import MAX_CELLS, summary_ap
 from apmax.validation import check_gamma
 
 HOST_DEVICES = ("cpu", "mps")
-"""Devices whose batches are summed on the CPU; the others have fast double precision."""
+"""Devices whose batches are summed on the CPU: MPS has no double precision."""
 
 
 class ExactAPLoss(BatchLoss):
@@ -43,8 +43,8 @@ class ExactAPLoss(BatchLoss):
     Sums are in double precision and agree with the pairwise definition to 1e-9 (value) and 1e-8
     (gradient, relative to its largest entry) for any range of scores. On a CPU they are
     :func:`apmax.surrogate_ap`. On a GPU the logistic surrogate runs there in O(n), if
-    γ · (range of the scores) ≤ 4096. In all other cases the scores are copied to host memory and
-    the gradient back.
+    γ · (range of the scores) ≤ 4096; parallel sums may differ in the last bits between runs. In
+    all other cases the scores are copied to host memory and the gradient back.
 
     Examples
     --------

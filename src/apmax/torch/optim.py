@@ -75,12 +75,6 @@ class DirectedOptimizer(Optimizer):
         _check_options({**self.defaults, **param_group}, self.styles)
         super().add_param_group(param_group)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:  # checkpoints of older versions lack some options
-            for name in OPTIONS:
-                group.setdefault(name, self.defaults[name])
-
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Perform one step and return the value of the closure."""
