@@ -77,8 +77,12 @@ def test_what_is_tracked_does_not_fade_where_positives_are_seen_rarely(
     assert loss.average_precision() == pytest.approx(exact, rel=bias)
 
 
-def test_the_average_precision_is_unknown_before_the_first_batch() -> None:
-    assert math.isnan(APLoss(POSITIVE).average_precision())
+@pytest.mark.parametrize("first_visit", ["estimate", "zero"])
+def test_the_average_precision_is_that_of_the_positives_seen(first_visit: str) -> None:
+    loss = APLoss(POSITIVE, first_visit=first_visit)
+    assert math.isnan(loss.average_precision())
+    value = loss(SCORES[GOOD], GOOD)
+    assert loss.average_precision() == pytest.approx(-value.item(), rel=1e-6)
 
 
 @pytest.mark.parametrize("tracker", ["none", "moving_average", "randomized_coordinate"])

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "torch"
-SECONDS = 180
+SECONDS = 300
 ENVIRONMENT = {
     **os.environ,
     "OMP_NUM_THREADS": "1",

@@ -205,7 +205,7 @@ class APLoss(CompositionalLoss, SkippingLoss):
         This is the surrogate AP, and each positive counts with the value of its last visit. Use
         it to monitor training, and measure AP on held-out data.
         """
-        seen = ~self.written_at.isnan()
+        seen = ~self.written_at.isnan() & (self.U[:, 1] > 0)  # rows that start at 0 are unseen
         if not bool(seen.any()):
             return math.nan
         u = self.U[seen].double()  # a pending decay of both values cancels in their quotient
