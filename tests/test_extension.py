@@ -82,7 +82,7 @@ def test_a_surrogate_runs_in_aploss(surrogate: str | Surrogate) -> None:
     value = loss(scores, torch.arange(300))
     value.backward()
     exact = surrogate_ap(scores.detach().numpy(), Y, surrogate=surrogate, gamma=0.3)
-    assert float(value) == pytest.approx(-exact.value, rel=1e-9)
+    assert value.item() == pytest.approx(-exact.value, rel=1e-9)
     np.testing.assert_allclose(scores.grad.numpy(), -exact.gradient, rtol=1e-7, atol=1e-12)
 
 

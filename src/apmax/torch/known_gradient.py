@@ -1,4 +1,4 @@
-"""A value whose gradient is known without autograd."""
+"""A value whose gradient has been computed without autograd."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 
 
 def with_gradient(inputs: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
-    """`value` as a function of `inputs` whose gradient there is known already."""
+    """Return `value` as a function of `inputs` that has this `gradient`."""
     result: Tensor = _WithGradient.apply(inputs, value, gradient)  # type: ignore[no-untyped-call]
     return result
 
@@ -20,7 +20,7 @@ class _WithGradient(torch.autograd.Function):
     def forward(ctx: Any, inputs: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
         ctx.save_for_backward(gradient)
         ctx.dtype = inputs.dtype
-        return value.clone()  # its own tensor, so that ``loss /= 4`` works
+        return value.clone()  # a separate tensor, so that ``loss /= 4`` works
 
     @staticmethod
     @once_differentiable

@@ -1,4 +1,4 @@
-"""Batches that say nothing of the ranking: skipped and counted, or an error by choice."""
+"""Batches without a ranking: skipped and counted, or an error."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from apmax.registry import Registry
 POOR_BATCHES = Registry("poor_batch", {"skip": True, "error": False})
 
 
-class SkipsPoorBatches(nn.Module):
-    """A loss that returns 0 for a poor batch and counts it in `skipped`, or raises."""
+class SkippingLoss(nn.Module):
+    """Base of losses that skip batches without a ranking and count them in `skipped`."""
 
     skipped: Tensor
 
@@ -20,11 +20,12 @@ class SkipsPoorBatches(nn.Module):
         self.skips = POOR_BATCHES.choose(poor_batch)
         self.register_buffer("skipped", torch.zeros((), dtype=torch.int64))
 
-    def _skip(self, scores: Tensor, why: str) -> Tensor:
+    def _skip(self, scores: Tensor, reason: str) -> Tensor:
+        """Return a loss of 0 with a gradient of 0, or raise if ``poor_batch="error"``."""
         if not self.skips:
             raise NoPositiveError(
-                f"the batch {why} and says nothing of the ranking: use "
-                "PositiveNegativeBatchSampler, larger batches, or poor_batch='skip'"
+                f"the batch {reason}, so it has no ranking: use PositiveNegativeBatchSampler, "
+                "larger batches, or poor_batch='skip'"
             )
         if self.training:
             self.skipped += 1
