@@ -123,5 +123,5 @@ def test_a_method_that_a_back_end_lacks_names_the_back_end() -> None:
 
     net = torch.nn.Linear(4, 1)
     for method in (msvr, METHODS["smoothap"], replace(METHODS["sox"], schedule="linear")):
-        with pytest.raises(BackendError, match=r"cannot run in apmax\.torch"):
+        with pytest.raises(BackendError, match=r"apmax\.torch"):
             from_table(method, Y, net.parameters(), lr=0.1)
