@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as peers
 from tests.examples import CASE_NAMES, CASES, Case, labelled_scores
+from tests.oracle import equations
 
 from apmax import average_precision, operating_point, precision_recall_curve
-from tests.oracle import equations
 from apmax.validation import Floats, Mask
 
 Example = tuple[Floats, Mask]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +15,10 @@ PUBLIC = {
     "APClassifier",
     "APClassifierCV",
     "ApmaxError",
+    "FitResult",
     "OperatingPoint",
     "PrecisionRecallCurve",
+    "StochasticAPClassifier",
     "Surrogate",
     "SurrogateAP",
     "__version__",
@@ -25,7 +28,10 @@ PUBLIC = {
     "surrogate_ap",
 }
 
-OPTIONAL = {"torch", "pandas", "pyarrow", "matplotlib", "typer", "rich", "pooch", "numba"}
+OPTIONAL = {
+    "torch", "pandas", "pyarrow", "matplotlib", "typer", "rich", "pooch", "numba", "skops",
+    "jinja2",
+}  # fmt: skip
 
 
 def run_python(code: str) -> str:
@@ -55,35 +61,44 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_import_brings_no_optional_dependency_and_not_even_numba() -> None:
-    code = "import sys, json, apmax, apmax.metrics, apmax.objective.exact, apmax.method.loop\n"
+    code = "import sys, json, apmax, apmax.metrics, apmax.objective.exact, apmax.methods\n"
     code += "print(json.dumps(sorted(sys.modules)))"
     loaded = {name.split(".")[0] for name in json.loads(run_python(code))}
     assert loaded & OPTIONAL == set()
 
 
-def test_import_takes_under_0_4_s_beyond_its_core_dependencies() -> None:
+def test_import_costs_little_beyond_numpy() -> None:
+    """CPU time, the least of five: at most 0.1 s, whatever else the machine does."""
     code = (
-        "import time, numpy, scipy.optimize, scipy.sparse, sklearn.base\n"
-        "start = time.perf_counter()\n"
+        "import time, numpy\n"
+        "start = time.process_time()\n"
         "import apmax\n"
-        "[getattr(apmax, name) for name in apmax.__all__]\n"
-        "print(time.perf_counter() - start)"
+        "print(time.process_time() - start)"
     )
-    assert min(float(run_python(code)) for _ in range(3)) < 0.4
+    assert min(float(run_python(code)) for _ in range(5)) < 0.1
 
 
-def test_compiling_is_announced_once_and_not_when_the_cache_serves(tmp_path: object) -> None:
-    code = "import apmax\n" + "apmax.average_precision([1, 0], [2.0, 1.0])\n" * 2
+def test_compiling_is_logged_once_and_the_cache_serves_the_next_process(tmp_path: Path) -> None:
+    code = "import logging, apmax\nlogging.basicConfig(level=logging.INFO)\n"
+    code += "apmax.average_precision([1, 0], [2.0, 1.0])\n" * 2
     environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PATH": ""}
 
-    def errors() -> str:
-        return subprocess.run(
-            [sys.executable, "-c", code],
-            check=True,
-            capture_output=True,
-            text=True,
-            env=environment,
-        ).stderr
+    def errors(program: str) -> str:
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+        return done.stderr
 
-    assert errors().count("compiling") == 1
-    assert errors() == ""
+    assert errors(code).count("compiling") == 1
+    assert "compiling" not in errors(code)
+
+
+def test_without_logging_nothing_is_printed(tmp_path: Path) -> None:
+    code = "import apmax\napmax.average_precision([1, 0], [2.0, 1.0])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={"NUMBA_CACHE_DIR": str(tmp_path), "PATH": ""},
+    )
+    assert (done.stdout, done.stderr) == ("", "")

@@ -42,7 +42,9 @@ def reordering_kernel(function: Function) -> Function:
 def _compiled(function: Function, **options: Any) -> Function:
     compiled: Function
     try:
-        compiled = njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+        compiled = njit(
+            cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options
+        )(function)
     except RuntimeError:  # "cannot cache function: no locator available"
         return njit(nogil=True, error_model="numpy", **options)(function)  # type: ignore[no-any-return]
     _save_only_if_possible(compiled)
