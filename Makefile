@@ -1,6 +1,8 @@
 # Needs Python 3.11 or newer and make; everything else is installed into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
+# One BLAS thread per test process: the processes share the cores already.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 READY := .venv/.ready
 DEMO_READY := .venv/.demo-ready
@@ -28,13 +30,13 @@ $(READY): $(DEMO_READY)
 	@touch $@
 
 test: setup  ## run all tests, on every core
-	@$(BIN)/python -m pytest -q -n auto
+	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n auto
 
 test-min:  ## run the tests of the library and the application with the oldest supported versions
 	@$(PYTHON) -m venv --clear .venv-min
 	@.venv-min/bin/python -m pip --disable-pip-version-check -qq install --upgrade pip
 	@.venv-min/bin/python -m pip --disable-pip-version-check -qq install -r constraints-min.txt .
-	@.venv-min/bin/python -m pytest -q -n auto --ignore tests/torch --ignore tests/experiments --ignore tests/reliability
+	@$(ONE_THREAD) .venv-min/bin/python -m pytest -q -n auto --ignore tests/torch --ignore tests/experiments --ignore tests/reliability
 
 soak: setup  ## run the long reliability tests (2 hours; APMAX_SOAK_MINUTES=5 for less)
 	@$(BIN)/python -m pytest -q -s tests/reliability -m soak

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import apmax
@@ -79,8 +80,8 @@ def test_import_costs_little_beyond_numpy() -> None:
 
 
 def test_compiling_is_logged_once_and_the_cache_serves_the_next_process(tmp_path: Path) -> None:
-    code = "import logging, apmax\nlogging.basicConfig(level=logging.INFO)\n"
-    code += "apmax.average_precision([1, 0], [2.0, 1.0])\n" * 2
+    code = "import logging, apmax, numpy\nlogging.basicConfig(level=logging.INFO)\n"
+    code += "n = numpy.arange(10_000)\n" + "apmax.average_precision(n % 9 == 0, n % 7)\n" * 2
     environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PATH": ""}
 
     def errors(program: str) -> str:
@@ -93,7 +94,7 @@ def test_compiling_is_logged_once_and_the_cache_serves_the_next_process(tmp_path
 
 
 def test_without_logging_nothing_is_printed(tmp_path: Path) -> None:
-    code = "import apmax\napmax.average_precision([1, 0], [2.0, 1.0])"
+    code = "import apmax, numpy\nn = numpy.arange(10_000)\napmax.average_precision(n % 9 == 0, n % 7)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         check=True,
@@ -102,3 +103,21 @@ def test_without_logging_nothing_is_printed(tmp_path: Path) -> None:
         env={"NUMBA_CACHE_DIR": str(tmp_path), "PATH": ""},
     )
     assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_other_layouts_of_the_input_do_not_compile_again() -> None:
+    """Strided, read-only, float32 and integer scores, and read-only labels."""
+    from apmax._ranks import _count_range
+
+    scores = np.random.default_rng(0).random(10_000)
+    y = np.arange(10_000) % 9 == 0
+    frozen, labels = scores.copy(), y.copy()
+    for array in (frozen, labels):
+        array.setflags(write=False)
+    expected = apmax.average_precision(y, scores)
+    kinds = len(_count_range.signatures)
+    for other in (frozen, np.repeat(scores, 2)[::2], scores.tolist()):
+        assert apmax.average_precision(labels, other) == expected
+    apmax.average_precision(labels, scores.astype(np.float32))
+    assert len(_count_range.signatures) == kinds
+    np.testing.assert_array_equal(frozen, scores)

@@ -53,7 +53,7 @@ def _compiled(function: Function, **options: Any) -> Function:
 
 def _save_only_if_possible(compiled: Any) -> None:
     """Ignore errors while saving: machine code that cannot be stored can still be run."""
-    cache = getattr(compiled, "_cache", None)
+    cache: Any = getattr(compiled, "_cache", None)
     if not hasattr(cache, "save_overload"):  # NUMBA_DISABLE_JIT
         return
     save = cache.save_overload

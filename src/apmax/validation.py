@@ -36,7 +36,7 @@ def check_scores(scores: ArrayLike, *, name: str = "scores") -> Floats:
         raise NotNumericError(
             f"`{name}` must be real numbers, got dtype {raw.dtype}: pass a float array{example}"
         )
-    vector = np.ascontiguousarray(raw, dtype=np.float64)
+    vector = kernel_view(np.ascontiguousarray(raw, dtype=np.float64))
     if raw.dtype.kind in "iu" and np.abs(vector).max() > 2.0**53:
         raise NotNumericError(
             f"`{name}` holds integers above 2⁵³, which doubles cannot represent: subtract a "
@@ -69,7 +69,25 @@ def check_labels(y: ArrayLike, *, pos_label: Any = None, name: str = "y") -> Mas
             f"`{name}` holds no positive example: no label equals {wanted!r} (labels are {present}); "
             "check the labels or pass pos_label="
         )
-    return np.ascontiguousarray(positive, dtype=bool)
+    return kernel_view(np.ascontiguousarray(positive, dtype=bool))
+
+
+def kernel_view(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the array, or a view of a read-only one that Numba does not type as read-only.
+
+    Read-only arrays have a type of their own, for which every kernel would compile again. Kernels
+    never write to their inputs.
+    """
+    if array.flags.writeable:
+        return array
+    address, _ = array.__array_interface__["data"]
+    return np.asarray(_Interface(array, {**array.__array_interface__, "data": (address, False)}))
+
+
+class _Interface:
+    def __init__(self, owner: NDArray[Any], interface: dict[str, Any]) -> None:
+        self.owner = owner  # kept alive by the view
+        self.__array_interface__ = interface
 
 
 def check_same_length(**arrays: NDArray[Any]) -> None:
