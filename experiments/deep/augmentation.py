@@ -8,11 +8,11 @@ from torch import Tensor
 PADDING = 4
 MEAN = (0.4914, 0.4822, 0.4465)
 DEVIATION = (0.2470, 0.2435, 0.2616)
-"""Of CIFAR-10's channels in [0, 1]."""
+"""Of the channels of CIFAR-10 in [0, 1]."""
 
 
 def normalise(images: Tensor) -> Tensor:
-    """Bytes (B, 3, H, W) to numbers of mean 0 and deviation 1, channels last in memory."""
+    """Convert bytes (B, 3, H, W) to numbers of mean 0 and deviation 1, channels last in memory."""
     mean = torch.tensor(MEAN, device=images.device)[:, None, None]
     deviation = torch.tensor(DEVIATION, device=images.device)[:, None, None]
     numbers = (images.float() / 255.0 - mean) / deviation
@@ -20,9 +20,9 @@ def normalise(images: Tensor) -> Tensor:
 
 
 def crop_and_flip(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Shift every image by up to ±4 pixels, black where it leaves, and flip half of them.
+    """Shift every image by up to ±4 pixels, filling with black, and flip half of them.
 
-    Drawn on the CPU whatever the device, so that one seed is one sequence everywhere.
+    Random numbers are drawn on the CPU, so that a seed means the same on every device.
     """
     count, _, height, width = images.shape
     shifts = torch.randint(0, 2 * PADDING + 1, (2, count), generator=generator)

@@ -1,4 +1,4 @@
-"""Residual networks for 32 × 32 images (He et al., 2016), with one output: the logit."""
+"""Residual networks for 32 × 32 images (He et al., 2016) with one output, the logit."""
 
 from __future__ import annotations
 
@@ -13,27 +13,26 @@ from apmax.registry import Registry
 
 
 class PaddedShortcut(nn.Module):
-    """Every second pixel, and zeros for the new channels: no parameters (option A there)."""
+    """Every second pixel, and zeros for new channels; no parameters (option A of He et al.)."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
         self.more, self.stride = outputs - inputs, stride
 
     def forward(self, x: Tensor) -> Tensor:
-        """The input in the shape of the block's output."""
+        """Return the input in the shape of the block's output."""
         before = self.more // 2
-        return F.pad(
-            x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, before, self.more - before)
-        )
+        padding = (0, 0, 0, 0, before, self.more - before)
+        return F.pad(x[:, :, :: self.stride, :: self.stride], padding)
 
 
 def projected_shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
-    """A 1 × 1 convolution with normalisation (option B there)."""
+    """Return a 1 × 1 convolution with batch normalisation (option B of He et al.)."""
     return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
 
-class Block(nn.Module):
-    """relu(x′ + BN(conv(relu(BN(conv(x)))))), x′ being the shortcut."""
+class ResidualBlock(nn.Module):
+    """relu(shortcut(x) + BN(conv(relu(BN(conv(x))))))."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, shortcut: Any) -> None:
         super().__init__()
@@ -45,13 +44,13 @@ class Block(nn.Module):
         self.shortcut = nn.Identity() if same else shortcut(inputs, outputs, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Two convolutions beside the shortcut."""
+        """Apply two convolutions and the shortcut."""
         inner = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
         return F.relu(inner + self.shortcut(x))
 
 
 class ResidualNetwork(nn.Module):
-    """A 3 × 3 stem, stages of blocks that halve the image, the mean over pixels, one layer."""
+    """A 3 × 3 stem, groups of blocks that halve the image, the mean over pixels, one layer."""
 
     def __init__(
         self, widths: tuple[int, ...], blocks: int, shortcut: Any, *, outputs: int = 1
@@ -62,10 +61,10 @@ class ResidualNetwork(nn.Module):
         )
         layers: list[nn.Module] = []
         inputs = widths[0]
-        for stage, width in enumerate(widths):
+        for group, width in enumerate(widths):
             for k in range(blocks):
-                stride = 2 if stage > 0 and k == 0 else 1
-                layers.append(Block(inputs, width, stride, shortcut))
+                stride = 2 if group > 0 and k == 0 else 1
+                layers.append(ResidualBlock(inputs, width, stride, shortcut))
                 inputs = width
         self.blocks = nn.Sequential(*layers)
         self.last = nn.Linear(inputs, outputs)
@@ -74,22 +73,18 @@ class ResidualNetwork(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits of shape (B, outputs)."""
+        """Return logits of shape (B, outputs)."""
         logits: Tensor = self.last(self.blocks(self.stem(x)).mean(dim=(2, 3)))
         return logits
 
-    def renew_last_layer(self) -> None:
-        """The last layer as it was before training, drawn anew."""
-        self.last.reset_parameters()
-
 
 def resnet20(outputs: int = 1) -> ResidualNetwork:
-    """Three stages of three blocks, 16 to 64 channels: 0.27 million parameters."""
+    """Return three groups of three blocks, 16 to 64 channels: 0.27 million parameters."""
     return ResidualNetwork((16, 32, 64), 3, PaddedShortcut, outputs=outputs)
 
 
 def resnet18(outputs: int = 1) -> ResidualNetwork:
-    """Four stages of two blocks, 64 to 512 channels, 3 × 3 stem: 11.2 million parameters."""
+    """Return four groups of two blocks, 64 to 512 channels: 11.2 million parameters."""
     return ResidualNetwork((64, 128, 256, 512), 2, projected_shortcut, outputs=outputs)
 
 
@@ -99,7 +94,7 @@ NETWORKS: Registry[Callable[[], ResidualNetwork]] = Registry(
 
 
 def build(name: str, seed: int) -> ResidualNetwork:
-    """The network with weights drawn by `seed`; the global generator is left as it was."""
+    """Build a network with weights drawn by `seed`, without changing torch's global generator."""
     make = NETWORKS.choose(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -1,0 +1,270 @@
+"""The command line: ``python -m experiments table2|table3|cell|figures|appendix|rates|table4``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from apmax.errors import ParameterError
+from experiments.datasets import SETS, load_paper_set, local_files
+from experiments.linear import curves, rates, table3
+from experiments.linear.grid import DATA, PAPER_METHODS, Key, LinearSetting
+from experiments.output import (
+    OneLineErrors,
+    err,
+    markdown_table,
+    note,
+    out,
+    save_figures,
+    show,
+)
+from experiments.store import Store, write
+
+app = typer.Typer(
+    cls=OneLineErrors,
+    help="Re-run the experiments of the paper.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+data_app = typer.Typer(help="The data sets of the linear experiments.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+Folder = Annotated[
+    Path, typer.Option("--out", "-o", help="Folder for results; an interrupted run resumes there.")
+]
+Jobs = Annotated[int, typer.Option(min=1, help="Number of processes.")]
+RESULTS = Path("paper-results")
+MACHINE = "Machine"
+
+
+@app.callback()
+def options(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """Re-run the experiments of the paper."""
+    out.quiet = err.quiet = quiet
+
+
+@app.command("table2")
+def table_2(context: typer.Context) -> None:
+    """Statistics of the data sets, computed from the data."""
+    rows = table3.data_statistics()
+    formats = ("{}", "{:,}", "{:,}", "{}", "{:.2%}")
+    cells = [[f.format(x) for f, x in zip(formats, row.values(), strict=True)] for row in rows]
+    show(context, markdown_table(list(rows[0]), cells), rows)
+
+
+@app.command("table3")
+def table_3(
+    context: typer.Context,
+    out: Folder = RESULTS,
+    further: Annotated[bool, typer.Option(help="Add rows that the paper does not have.")] = True,
+    jobs: Jobs = 2,
+) -> None:
+    """Test AP of linear models: every method, the whole grid, five repeats."""
+    store, keys = Store(out), table3.all_keys(further=further)
+    cells = table3.run_cells(store, keys, table3.choose_settings(store, keys, jobs), jobs)
+    data = [cell.to_json() for cell in cells]
+    _publish(context, out, "table3", table3.cells_to_markdown(cells), data)
+
+
+@app.command("cell")
+def cell(
+    context: typer.Context,
+    method: Annotated[str, typer.Argument(help="A row of Table 3, such as adap-adam.")],
+    data: Annotated[str, typer.Argument(help="A column of Table 3, such as w8a.")],
+    setting: Annotated[
+        str | None,
+        typer.Option(help="η,β,γ as in table3.md; without it the whole grid is searched."),
+    ] = None,
+    out: Folder = RESULTS,
+    jobs: Jobs = 2,
+) -> None:
+    """Compute one cell of Table 3 and show every repeat.
+
+    Example: python -m experiments cell adap-adam w8a --setting 0.1,0.5,0.05
+    """
+    store, key = Store(out), table3.check_key(method, data)
+    if setting is None:
+        settings = table3.choose_settings(store, [key], jobs)
+    else:
+        settings = {key: LinearSetting.read(setting, method)}
+    (found,) = table3.run_cells(store, [key], settings, jobs)
+    repeats = enumerate(zip(found.train_aps, found.test_aps, strict=True))
+    rows = [[str(k), f"{train:.4f}", f"{test:.4f}"] for k, (train, test) in repeats]
+    rows.append(["mean", f"{found.train_mean:.4f}", f"{found.mean:.4f}"])
+    lines = [markdown_table([table3.title_of(method), "training AP", f"test AP, {data}"], rows)]
+    if found.published is not None:
+        lines.append(f"Paper: {found.published:.3f} (ours − paper: {found.difference:+.3f})\n")
+    lines.append(f"Command: `{found.command}`\n")
+    show(context, "\n".join(lines), found.to_json())
+
+
+@app.command("figures")
+def figures(context: typer.Context, out: Folder = RESULTS, jobs: Jobs = 2) -> None:
+    """Precision and recall, AP by round and time, V1 and V2; as SVG and PNG.
+
+    Settings are those of Table 3, whose grid is searched first.
+    """
+    from experiments.linear.figures import paper_figures
+
+    methods = (*PAPER_METHODS, "moap-v1")
+    found = _curves(Store(out), [(method, name) for name in DATA for method in methods], jobs)
+    at = {"rounds": curves.AT, "recall": curves.RECALL.round(6).tolist()}
+    data = {**at, "curves": [one.to_json() for one in found.values()]}
+    write(out / "figures.json", json.dumps(data, indent=1))
+    files = save_figures(out, lambda: paper_figures(found))
+    rows = []
+    for method in methods:
+        times = [f"{1e6 * found[method, name].seconds_per_round:.1f}" for name in DATA]
+        rows.append([table3.title_of(method), *times])
+    show(context, markdown_table(["µs per round", *DATA], rows), [str(file) for file in files])
+    note(f"wrote {', '.join(file.name for file in files)} to {out}")
+
+
+@app.command("appendix")
+def appendix(context: typer.Context, out: Folder = RESULTS, jobs: Jobs = 2) -> None:
+    """MOAP-V1 and MOAP-V2 on phishing and w6a, as in the paper's appendix."""
+    from experiments.linear.figures import APPENDIX_DATA, APPENDIX_METHODS, appendix_figure
+
+    store = Store(out)
+    keys = [(method, name) for method in APPENDIX_METHODS for name in APPENDIX_DATA]
+    found = _curves(store, keys, jobs)
+    cells = table3.run_cells(store, keys, {key: found[key].setting for key in keys}, jobs)
+    data = [cell.to_json() for cell in cells]
+    save_figures(out, lambda: {"appendix": appendix_figure(found)})
+    _publish(context, out, "appendix", table3.cells_to_markdown(cells), data)
+
+
+@app.command("rates")
+def rates_command(
+    context: typer.Context,
+    out: Folder = RESULTS,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Short runs on a small data set, to try the command.")
+    ] = False,
+    jobs: Jobs = 2,
+) -> None:
+    """How ‖∇F‖ falls with the number of rounds, compared with the theorems."""
+    from experiments.linear.figures import rates_figure
+
+    ladder, name = (rates.QUICK, "rates-quick") if quick else (rates.FULL, "rates")
+    found = rates.measure_rates(Store(out), ladder, jobs)
+    save_figures(out, lambda: {name: rates_figure(found, ladder.data)})
+    data = rates.rates_to_json(found, ladder)
+    _publish(context, out, name, rates.rates_to_markdown(found), data)
+
+
+@app.command("table4")
+def table_4(
+    context: typer.Context,
+    out: Folder = RESULTS,
+    preset: Annotated[
+        str, typer.Option(help="laptop (ResNet-20, few epochs) or paper (ResNet-18, as published).")
+    ] = "laptop",
+    data: Annotated[str, typer.Option(help="cifar10 or cifar100.")] = "cifar10",
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help="Some of adap,soap,smoothap,cross-entropy,cross-entropy-resampled,adap-logistic."
+        ),
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="Some seeds, such as 0,1.")] = None,
+    tune: Annotated[bool, typer.Option("--tune", help="Tune settings also if known.")] = False,
+    device: Annotated[str, typer.Option(help="cpu, cuda or mps.", rich_help_panel=MACHINE)] = "cpu",
+    amp: Annotated[bool, typer.Option("--amp", help="bfloat16.", rich_help_panel=MACHINE)] = False,
+    compiled: Annotated[
+        bool, typer.Option("--compile", help="torch.compile.", rich_help_panel=MACHINE)
+    ] = False,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Ranks that share every batch.", rich_help_panel=MACHINE)
+    ] = 1,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads per process.", rich_help_panel=MACHINE)
+    ] = None,
+) -> None:
+    """Test AP of networks on imbalanced CIFAR: ADAP, SOAP, SmoothAP, cross-entropy.
+
+    Pretraining, tuning by validation AP, then every seed of every method. The laptop preset takes
+    some hours on two cores; the paper preset needs a GPU. Two commands may share a folder.
+    """
+    from experiments.deep.learning_curves import draw_learning_curves
+    from experiments.deep.presets import TITLES
+    from experiments.deep.table4 import DeepExperiment, choose_preset, rows_to_markdown
+    from experiments.deep.trainer import Machine
+
+    chosen = list(TITLES) if methods is None else [name.strip() for name in methods.split(",")]
+    for name in chosen:
+        TITLES.choose(name)
+    machine = Machine(device, amp, compiled, processes, threads)
+    experiment = DeepExperiment(choose_preset(preset, data), out, machine, data, tune=tune)
+    rows = experiment.table(chosen, None if seeds is None else _numbers(seeds))
+    # A part of the table does not overwrite the whole.
+    part = "" if methods is None and seeds is None else "-part"
+    name = f"table4-{data}-{preset}{part}"
+    save_figures(out, lambda: {f"{name}-curves": draw_learning_curves(rows)})
+    _publish(context, out, name, rows_to_markdown(rows), [row.to_json() for row in rows])
+
+
+@data_app.command("list")
+def list_sets(context: typer.Context) -> None:
+    """List the data sets and whether their files are on this machine."""
+    rows, data = [], []
+    for name, recipe in SETS.items():
+        here = len(local_files(name)) == len(recipe.files)
+        size = recipe._asdict()
+        data.append({"name": name, **{key: size[key] for key in list(size)[:4]}, "available": here})
+        numbers = [f"{recipe.rows:,}", f"{recipe.test_rows:,}", str(recipe.features)]
+        rows.append([name, *numbers, f"{recipe.positive_share:.2%}", "yes" if here else "download"])
+    head = ["name", "rows", "test rows", "features", "positives", "local"]
+    show(context, markdown_table(head, rows), data)
+
+
+@data_app.command("get")
+def get_set(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help=", ".join(SETS))],
+    seed: Annotated[int, typer.Option(min=0, help="Random seed for the train/test split.")] = 0,
+) -> None:
+    """Download a data set if it is not here, check it, and show its size and files."""
+    data = load_paper_set(name, seed)
+    files = [str(path) for path in local_files(name)]
+    result: dict[str, Any] = {"name": name, "files": files}
+    rows = []
+    for part, X, y in (("train", data.X, data.y), ("test", data.X_test, data.y_test)):
+        rows.append([part, f"{X.shape[0]:,}", str(X.shape[1]), f"{y.mean():.2%}"])
+        size = {"rows": int(X.shape[0]), "features": int(X.shape[1]), "positives": int(y.sum())}
+        result[part] = size
+    table = markdown_table([name, "rows", "features", "positives"], rows)
+    show(context, table + "".join(f"\n`{file}`\n" for file in files), result)
+
+
+def _curves(store: Store, keys: list[Key], jobs: int) -> dict[Key, curves.RunCurves]:
+    return curves.run_curves(store, table3.choose_settings(store, keys, jobs), jobs)
+
+
+def _publish(context: typer.Context, out: Path, name: str, markdown: str, data: Any) -> None:
+    """Write a table as JSON and Markdown, and print it."""
+    write(out / f"{name}.json", json.dumps(data, indent=1))
+    write(out / f"{name}.md", markdown)
+    show(context, markdown, data)
+    note(f"wrote {name}.md and {name}.json to {out}")
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = [-1]
+    if min(numbers) < 0 or len(set(numbers)) < len(numbers):
+        raise ParameterError(f"`seeds` = {text!r} must be different numbers such as 0,1,2")
+    return numbers
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m experiments")

@@ -1,0 +1,187 @@
+"""The figures of the linear experiments: small multiples with one colour per method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from apmax.validation import Floats
+from experiments.linear.curves import AT, RECALL, RunCurves
+from experiments.linear.grid import DATA, PAPER_METHODS, Key
+from experiments.linear.rates import CLAIMS, MeasuredRate
+from experiments.linear.table3 import title_of
+from experiments.output import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
+
+STYLE: dict[str, tuple[str, Any]] = {
+    "adap-adam": (VERMILION, "solid"),
+    "moap-v2": (BLUE, "solid"),
+    "moap-v1": (SKY, (0, (8, 1.5))),
+    "moap-v1-all": (BLACK, (0, (6, 1.5, 1, 1.5))),
+    "soap-adam": (ORANGE, (0, (5, 1.5))),
+    "soap-sgd": (GREEN, (0, (3, 1.2))),
+    "smoothap": (PURPLE, (0, (1, 1))),
+}
+"""Colour and line of every method in all figures."""
+APPENDIX_METHODS = ("adap-adam", "moap-v2", "moap-v1")
+APPENDIX_DATA = ("phishing", "w6a")
+TRAINING_AP = "average precision, training"
+
+
+def paper_figures(curves: Mapping[Key, RunCurves]) -> dict[str, Figure]:
+    """Draw the figures of the linear experiments; the keys are file names."""
+    shown = tuple(method for method in STYLE if method in PAPER_METHODS)
+    return {
+        "precision-recall": _six_panels(
+            curves, shown, _over_recall, "recall", "precision, test",
+            "Precision and recall on test data after 500 rounds",
+        ),
+        "ap-rounds": _six_panels(
+            curves, shown, _along_rounds, "rounds", TRAINING_AP,
+            "Average precision on training data by round",
+        ),
+        "ap-seconds": _six_panels(
+            curves, shown, _along_seconds, "milliseconds", TRAINING_AP,
+            "Average precision on training data by CPU time, one core",
+        ),
+        "v1-v2": _six_panels(
+            curves, ("moap-v2", "moap-v1"), _along_rounds, "rounds", TRAINING_AP,
+            "MOAP-V1 and MOAP-V2: average precision on training data",
+        ),
+    }  # fmt: skip
+
+
+def appendix_figure(curves: Mapping[Key, RunCurves]) -> Figure:
+    """Draw training AP and test precision of MOAP-V1, MOAP-V2 and ADAP on phishing and w6a."""
+    figure = Figure(figsize=(7.0, 5.6), layout="constrained")
+    for row, name in zip(figure.subplots(2, 2), APPENDIX_DATA, strict=True):
+        for method in APPENDIX_METHODS:
+            _along_rounds(row[0], curves[method, name])
+            _over_recall(row[1], curves[method, name])
+        row[0].set(title=name, xlabel="rounds", ylabel=TRAINING_AP)
+        row[1].set(title=name, xlabel="recall", ylabel="precision, test")
+        row[0].margins(x=0)
+    _legend(figure, "MOAP-V1 and MOAP-V2, as in the paper's appendix")
+    return figure
+
+
+def rates_figure(rates: Sequence[MeasuredRate], data: str) -> Figure:
+    """Draw ε by T with the slopes of the theorems, and the exponents with their intervals."""
+    figure = Figure(figsize=(7.6, 4.0), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
+    for rate in rates:
+        colour, line = STYLE[rate.key]
+        epsilon = np.sqrt(np.mean(rate.squares, axis=1))
+        style: Any = {"color": colour, "linestyle": line, "marker": "o", "markersize": 3}
+        left.plot(rate.lengths, epsilon, label=CLAIMS[rate.key].title, **style)
+    _guides(left, rates)
+    left.set(yscale="log", xlabel="rounds T", ylabel="ε,  ε² = mean of ‖∇F(wₜ)‖²")
+    left.set_xscale("log", base=2)
+    left.set_title(f"stationarity reached, {data}")
+    _exponents(right, rates)
+    handles, labels = left.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, columnspacing=1.4)
+    return figure
+
+
+def _six_panels(
+    curves: Mapping[Key, RunCurves],
+    methods: Sequence[str],
+    panel: Callable[[Axes, RunCurves], None],
+    x: str,
+    y: str,
+    title: str,
+) -> Figure:
+    """One panel per data set, one legend for all."""
+    figure = Figure(figsize=(7.6, 5.3), layout="constrained")
+    grid = figure.subplots(2, 3)
+    for axes, name in zip(grid.flat, DATA, strict=True):
+        for method in methods:
+            panel(axes, curves[method, name])
+        axes.set_title(name)
+        axes.margins(x=0)
+    for axes in grid[-1]:
+        axes.set_xlabel(x)
+    for axes in grid[:, 0]:
+        axes.set_ylabel(y)
+    _legend(figure, title)
+    return figure
+
+
+def _along_rounds(axes: Axes, curves: RunCurves) -> None:
+    """Training AP by round, from the fifth on: the first leap would hide the rest."""
+    late = np.array(AT) >= 5
+    _band(axes, np.array(AT)[late], curves.train_ap[:, late], curves.method)
+    axes.set_xlim(0, AT[-1])
+
+
+def _along_seconds(axes: Axes, curves: RunCurves) -> None:
+    """Training AP by milliseconds of CPU time, from the first round on."""
+    milliseconds = 1e3 * curves.seconds_per_round * np.array(AT[1:])
+    _band(axes, milliseconds, curves.train_ap[:, 1:], curves.method)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+
+
+def _over_recall(axes: Axes, curves: RunCurves) -> None:
+    """Precision by recall; every second point, which halves the file."""
+    _band(axes, RECALL[1::2], curves.precision[:, 1::2], curves.method)
+    axes.set(xlim=(0, 1), ylim=(0, 1.02))
+
+
+def _band(axes: Axes, x: Floats, repeats: Floats, method: str) -> None:
+    """Mean over the repeats ± one standard deviation."""
+    colour, line = STYLE[method]
+    mean, std = repeats.mean(axis=0), repeats.std(axis=0, ddof=1)
+    axes.fill_between(x, mean - std, np.minimum(mean + std, 1), color=colour, alpha=0.14, lw=0)
+    axes.plot(x, mean, color=colour, linestyle=line, label=title_of(method))
+
+
+def _legend(figure: Figure, title: str) -> None:
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), handlelength=2.6)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+
+
+def _guides(axes: Axes, rates: Sequence[MeasuredRate]) -> None:
+    """Thin lines with the slopes of T = O(1/ε⁴) and T = O(1/ε⁵)."""
+    lengths = np.array(rates[0].lengths, dtype=np.float64)
+    lowest = min(float(np.sqrt(np.mean(rate.squares[0]))) for rate in rates)
+    guides: Any = ((4, "⁴", "solid", -3), (5, "⁵", (0, (2, 2)), 3))
+    for exponent, name, dash, above in guides:
+        fall = 0.55 * lowest * (lengths / lengths[0]) ** (-1 / exponent)
+        axes.plot(lengths, fall, color="0.6", linewidth=0.9, linestyle=dash)
+        axes.annotate(
+            f"T ∝ 1/ε{name}", (lengths[-1], fall[-1]), xytext=(4, above),
+            textcoords="offset points", color="0.45", va="center", annotation_clip=False,
+        )  # fmt: skip
+
+
+def _exponents(axes: Axes, rates: Sequence[MeasuredRate]) -> None:
+    """Exponent p of every method with its 95 % interval, and a cross for the theorem's."""
+    for exponent in (4, 5):
+        axes.axvline(exponent, color="0.75", linewidth=0.9)
+    ends = [6.0]
+    for row, rate in enumerate(rates):
+        colour, _ = STYLE[rate.key]
+        for fitted, shift, face in ((rate.whole, -0.13, colour), (rate.upper, 0.13, "white")):
+            if not np.isfinite(fitted.exponent):
+                continue
+            y, high = row + shift, min(fitted.high, 1e3)
+            axes.plot([fitted.low, high], [y, y], color=colour, linewidth=1.3)
+            axes.plot(fitted.exponent, y, "o", color=colour, markersize=5, markerfacecolor=face)
+            ends.append(high)
+        axes.plot(CLAIMS[rate.key].exponent, row, "x", color="0.25", markersize=6)
+    axes.set_xlim(0, 1.05 * min(max(ends), 12.0))
+    axes.set_yticks(range(len(rates)), [CLAIMS[rate.key].title for rate in rates])
+    axes.set_ylim(len(rates) - 0.5, -0.5)
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+    axes.set(xlabel="p of T ∝ 1/εᵖ", title="exponents")
+    axes.text(
+        0, -0.2, "●  all T    ○  the longer half    ×  theorem", transform=axes.transAxes,
+        fontsize=7.5, color="0.3", va="top",
+    )  # fmt: skip
