@@ -1,7 +1,5 @@
 """The command line: ``python -m experiments table2|table3|cell|figures|appendix|rates|table4``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -53,10 +51,14 @@ def options(
 @app.command("table2")
 def table_2(context: typer.Context) -> None:
     """Statistics of the data sets, computed from the data."""
-    rows = table3.data_statistics()
-    formats = ("{}", "{:,}", "{:,}", "{}", "{:.2%}")
-    cells = [[f.format(x) for f, x in zip(formats, row.values(), strict=True)] for row in rows]
-    show(context, markdown_table(list(rows[0]), cells), rows)
+    head = ["data", "training examples", "test examples", "features", "positives"]
+    rows, data = [], []
+    for name in SETS:
+        one = load_paper_set(name)
+        sizes, share = (one.y.size, one.y_test.size, one.X.shape[1]), float(one.y.mean())
+        rows.append([name, *map("{:,}".format, sizes), f"{share:.2%}"])
+        data.append(dict(zip(head, (name, *sizes, share), strict=True)))
+    show(context, markdown_table(head, rows), data)
 
 
 @app.command("table3")
@@ -116,15 +118,10 @@ def figures(context: typer.Context, out: Folder = RESULTS, jobs: Jobs = 2) -> No
     methods = (*PAPER_METHODS, "moap-v1")
     found = _curves(Store(out), [(method, name) for name in DATA for method in methods], jobs)
     at = {"rounds": curves.AT, "recall": curves.RECALL.round(6).tolist()}
-    data = {**at, "curves": [one.to_json() for one in found.values()]}
+    data = {**at, "curves": [one._asdict() for one in found.values()]}
     write(out / "figures.json", json.dumps(data, indent=1))
     files = save_figures(out, lambda: paper_figures(found))
-    rows = []
-    for method in methods:
-        times = [f"{1e6 * found[method, name].seconds_per_round:.1f}" for name in DATA]
-        rows.append([table3.title_of(method), *times])
-    show(context, markdown_table(["µs per round", *DATA], rows), [str(file) for file in files])
-    note(f"wrote {', '.join(file.name for file in files)} to {out}")
+    show(context, "\n".join(f"- {file}" for file in files), [str(file) for file in files])
 
 
 @app.command("appendix")
@@ -194,16 +191,20 @@ def table_4(
     some hours on two cores; the paper preset needs a GPU. Two commands may share a folder.
     """
     from experiments.deep.learning_curves import draw_learning_curves
-    from experiments.deep.presets import TITLES
-    from experiments.deep.table4 import DeepExperiment, choose_preset, rows_to_markdown
-    from experiments.deep.trainer import Machine
+    from experiments.deep.presets import PRESETS, PUBLISHED, TITLES
+    from experiments.deep.table4 import DeepExperiment, Machine, rows_to_markdown
 
     chosen = list(TITLES) if methods is None else [name.strip() for name in methods.split(",")]
     for name in chosen:
         TITLES.choose(name)
+    PUBLISHED.choose(data)
+    try:
+        numbers = None if seeds is None else [int(seed) for seed in seeds.split(",")]
+    except ValueError:
+        raise ParameterError(f"`seeds` = {seeds!r} must be numbers such as 0,1,2") from None
     machine = Machine(device, amp, compiled, processes, threads)
-    experiment = DeepExperiment(choose_preset(preset, data), out, machine, data, tune=tune)
-    rows = experiment.table(chosen, None if seeds is None else _numbers(seeds))
+    experiment = DeepExperiment(PRESETS.choose(preset), out, machine, data, tune=tune)
+    rows = experiment.table(chosen, numbers)
     # A part of the table does not overwrite the whole.
     part = "" if methods is None and seeds is None else "-part"
     name = f"table4-{data}-{preset}{part}"
@@ -217,10 +218,9 @@ def list_sets(context: typer.Context) -> None:
     rows, data = [], []
     for name, recipe in SETS.items():
         here = len(local_files(name)) == len(recipe.files)
-        size = recipe._asdict()
-        data.append({"name": name, **{key: size[key] for key in list(size)[:4]}, "available": here})
-        numbers = [f"{recipe.rows:,}", f"{recipe.test_rows:,}", str(recipe.features)]
-        rows.append([name, *numbers, f"{recipe.positive_share:.2%}", "yes" if here else "download"])
+        size, share = recipe[:3], recipe.positive_share
+        rows.append([name, *map("{:,}".format, size), f"{share:.2%}", "yes" if here else "no"])
+        data.append({"name": name, **recipe._asdict(), "available": here})
     head = ["name", "rows", "test rows", "features", "positives", "local"]
     show(context, markdown_table(head, rows), data)
 
@@ -254,16 +254,6 @@ def _publish(context: typer.Context, out: Path, name: str, markdown: str, data: 
     write(out / f"{name}.md", markdown)
     show(context, markdown, data)
     note(f"wrote {name}.md and {name}.json to {out}")
-
-
-def _numbers(text: str) -> list[int]:
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = [-1]
-    if min(numbers) < 0 or len(set(numbers)) < len(numbers):
-        raise ParameterError(f"`seeds` = {text!r} must be different numbers such as 0,1,2")
-    return numbers
 
 
 if __name__ == "__main__":

@@ -4,17 +4,21 @@ Files are read from ``$APMAX_DATA/libsvm`` (plain, .gz, .bz2 or .xz) or download
 LIBSVM page. In both cases the parsed content is compared with a known SHA-256.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import lzma
 import os
+import tarfile
+import tomllib
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pooch
+from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
@@ -50,56 +54,26 @@ class SetRecipe(NamedTuple):
     """Share of positives to reduce to before a random 2:1 split; None where a test set exists."""
 
 
-SETS = Registry(
-    "data",
-    {
-        "mushrooms": SetRecipe(2961, 1481, 112, 0.0527, {
-            "mushrooms": "cb7ac660f849a9a3338330dec0a88e16f01e479ce526befd49a8c7ac83b3b6ea",
-        }, rate=0.0527),
-        "phishing": SetRecipe(5074, 2537, 68, 0.3565, {
-            "phishing": "4b7fe58cf997430f7455fd5e5cb778766164ca22c4525a88860f038e15199884",
-        }, rate=0.3565),
-        "w6a": SetRecipe(17188, 32561, 300, 0.0305, {
-            "w6a": "9df867914f517d5721b69aacd067e2e5918ea4ddf6cae11def846d1133211157",
-            "w6a.t": "667b7ad7bb77164d61217975cfc8596d8689ce61ca35059e7e1b22bcd4227c26",
-        }),
-        "a9a": SetRecipe(32561, 16281, 123, 0.2408, {
-            "a9a": "da67dd42e94520ff7ffef42ee314af73b99deb38c2238be626de7ed3ce0ac868",
-            "a9a.t": "8d353274cb9d24a2c404732398558027f9d19281760b4fa99420f5bba24bd258",
-        }),
-        "w8a": SetRecipe(49749, 14951, 300, 0.0297, {
-            "w8a": "7486da074747debf97ff733ff1990ad406d74018e7057e52d0d878f0e54c3e15",
-            "w8a.t": "dfcd4f236d72e33e97e3409e6078f91812c1ade41614e3a91bb7ff6ae8c918d7",
-        }),
-        "ijcnn1": SetRecipe(49990, 91701, 22, 0.0971, {
-            "ijcnn1.bz2": "cbf3fe3743512d815da44042a1a67e15e3ba062468f73baf16b72b322ac7e030",
-            "ijcnn1.t.bz2": "7a4c12cea257723f2fd185320171090c92ac663acd51012f861e604c56881f28",
-        }),
-    },
-)  # fmt: skip
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+SETS = Registry("data", {name: SetRecipe(**fields) for name, fields in _TABLES.items()})
 
 
 def load_paper_set(name: str, seed: int = 0) -> PaperSet:
     """Load a data set, prepared as in the paper.
 
     Features are scaled to [0, 1] on the training set. Positives of mushrooms and phishing
-    (label 1) are reduced to 5.27 % and 35.65 %, and their rows are split 2:1.
-
-    Parameters
-    ----------
-    name : {"mushrooms", "phishing", "w6a", "a9a", "w8a", "ijcnn1"}
-        The data set.
-    seed : int
-        Seed of the reduction and the split; without effect where a test set exists.
+    (label 1) are reduced to 5.27 % and 35.65 %, and their rows are split 2:1, both by `seed`.
     """
     recipe = SETS.choose(name)
     parts = [_read_checked(file, digest, recipe.features) for file, digest in recipe.files.items()]
     if recipe.rate is None:
         (X, y), (X_test, y_test) = parts
     else:
-        X, y = drop_positives(*parts[0], recipe.rate, seed)
+        X, y = parts[0]
+        count = round(recipe.rate / (1 - recipe.rate) * (~y).sum())
+        rows = keep_positives(y, count, seed)
         X, X_test, y, y_test = train_test_split(
-            X, y, test_size=TEST_SHARE, stratify=y, random_state=seed
+            X[rows], y[rows], test_size=TEST_SHARE, stratify=y[rows], random_state=seed
         )
     if X.min() < 0:  # a shift is needed, so zeros do not stay zeros
         X, X_test = X.toarray(), X_test.toarray()
@@ -109,13 +83,10 @@ def load_paper_set(name: str, seed: int = 0) -> PaperSet:
     return PaperSet(scaler.transform(X), y, scaler.transform(X_test), y_test)
 
 
-def drop_positives(X: Any, y: Mask, rate: float, seed: int) -> tuple[Any, Mask]:
-    """Drop random positives until a share of `rate` is positive."""
-    positives, negatives = np.flatnonzero(y), np.flatnonzero(~y)
-    count = round(rate / (1 - rate) * negatives.size)
-    kept = np.random.default_rng(seed).choice(positives, count, replace=False)
-    rows = np.sort(np.concatenate([kept, negatives]))
-    return X[rows], y[rows]
+def keep_positives(y: Mask, count: int, seed: int) -> NDArray[np.intp]:
+    """Indices of all negatives and of `count` random positives, in their order."""
+    kept = np.random.default_rng(seed).choice(np.flatnonzero(y), count, replace=False)
+    return np.sort(np.concatenate([kept, np.flatnonzero(~y)]))
 
 
 def read_libsvm(path: Path, features: int | None = None) -> tuple[Any, Floats]:
@@ -152,17 +123,7 @@ def cache_folder() -> Path:
 
 
 def download(url: str, subfolder: str, known_hash: str | None = None) -> Path:
-    """Download a file to the cache, unless it is there.
-
-    Parameters
-    ----------
-    url : str
-        Address of the file.
-    subfolder : {"libsvm", "images"}
-        Where `$APMAX_DATA` would hold the file, for the error message.
-    known_hash : str or None
-        Hash to verify, as "md5:…".
-    """
+    """Download a file to the cache, unless it is there; ``$APMAX_DATA/subfolder`` is its place."""
     pooch.get_logger().setLevel(logging.WARNING)
     name = url.rpartition("/")[2]
     try:
@@ -172,6 +133,18 @@ def download(url: str, subfolder: str, known_hash: str | None = None) -> Path:
         raise DownloadError(
             f"cannot download {url} ({reason}): try again later, or save the file as "
             f"FOLDER/{subfolder}/{name} and set {VARIABLE}=FOLDER"
+        ) from error
+
+
+@contextmanager
+def named_errors(path: Path) -> Iterator[None]:
+    """Turn whatever a damaged file raises into a FileFormatError."""
+    damaged = (OSError, EOFError, ValueError, lzma.LZMAError, tarfile.TarError, zlib.error)
+    try:
+        yield
+    except damaged as error:
+        raise FileFormatError(
+            f"{path} is damaged or is another file ({error}): delete it and run the command again"
         ) from error
 
 
@@ -193,15 +166,12 @@ def _find(page_name: str) -> Path | None:
 def _read_checked(page_name: str, digest: str, features: int) -> tuple[Any, Mask]:
     path = _find(page_name) or download(PAGE + page_name, "libsvm")
     try:
-        X, labels = read_libsvm(path, features)
-        reason = "its values differ" if array_digest(X, labels) != digest else None
-    except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
-        reason = " ".join(str(error).split())
-    if reason is not None:
+        with named_errors(path):
+            X, labels = read_libsvm(path, features)
+            if array_digest(X, labels) != digest:
+                raise ValueError(f"its values are not those of {page_name} on the LIBSVM page")
+    except FileFormatError:
         if path.parent == cache_folder():
             path.unlink()  # download it again next time
-        raise FileFormatError(
-            f"{path} is damaged or is not {page_name} of the LIBSVM page ({reason}): delete it and "
-            "run the command again"
-        )
+        raise
     return X, labels == 1

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.markdown import Markdown
@@ -79,7 +80,12 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines).replace("| --- ", "|---")
 
 
-def mean_and_std(mean: float, std: float, digits: int) -> str:
+def mean_and_std(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation; the deviation of a single value is 0."""
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
+def format_mean(mean: float, std: float, digits: int) -> str:
     """Format "mean ± std"."""
     return f"{mean:.{digits}f} ± {std:.{digits}f}"
 

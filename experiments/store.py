@@ -1,7 +1,5 @@
 """Results on disk, so that a stopped run resumes and results of different code are not mixed."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import json
@@ -9,11 +7,11 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numba
 import numpy as np
@@ -25,6 +23,7 @@ import apmax
 from apmax.errors import FileError
 from experiments.output import progress_bar
 
+K = TypeVar("K")
 LIBRARY, HERE = Path(apmax.__file__).parent, Path(__file__).parent
 SOURCES = (
     *(LIBRARY / name for name in ("objective", "linear", "methods.py", "metrics.py")),
@@ -52,21 +51,22 @@ class Store:
         self.folder = folder
 
     def collect(
-        self, units: Sequence[Unit], *, jobs: int = 2, title: str = ""
-    ) -> dict[tuple[Any, ...], Any]:
-        """Results of all units by their arguments, with a progress bar."""
-        found = progress_bar(self.results(units, jobs=jobs), title, len(units))
-        return {unit.arguments: result for unit, result in found}
+        self, groups: Mapping[K, Sequence[Unit]], jobs: int, title: str
+    ) -> dict[K, list[Any]]:
+        """Results of groups of units, in their order, with a progress bar."""
+        units = [unit for group in groups.values() for unit in group]
+        found = dict(progress_bar(self.results(units, jobs=jobs), title, len(units)))
+        return {key: [found[unit] for unit in group] for key, group in groups.items()}
 
     def results(self, units: Sequence[Unit], *, jobs: int = 2) -> Iterator[tuple[Unit, Any]]:
         """Yield every unit with its result: stored ones first, others as they are finished."""
         missing = []
         for unit in units:
-            found = read_json(self._path(unit))
-            if found is None:
+            stored = read_json(self._path(unit))
+            if stored is None:
                 missing.append(unit)
             else:
-                yield unit, found["result"]
+                yield unit, stored["result"]
         calls = (delayed(_run)(unit, os.getpid()) for unit in missing)
         for unit, result in Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
             write(self._path(unit), json.dumps({"unit": unit.name, "result": result}))

@@ -1,7 +1,5 @@
 """Random crops and flips of a whole batch in a few tensor operations."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Residual networks for 32 × 32 images (He et al., 2016) with one output, the logit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -103,15 +103,6 @@ class StageObjective:
         whole = order[: self.size // self.stage.batch_size * self.stage.batch_size]
         batches = whole.view(-1, self.stage.batch_size).unbind()
         return (batch.tensor_split(self.ranks)[self.rank] for batch in batches)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state of the loss, the optimizer and the sampler."""
-        return {name: getattr(self, name).state_dict() for name in ("loss", "optimizer", "sampler")}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state."""
-        for name, value in state.items():
-            getattr(self, name).load_state_dict(value)
 
     def _endless(self) -> Iterator[Tensor]:
         while True:

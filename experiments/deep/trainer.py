@@ -1,21 +1,16 @@
 """Training of one stage; interrupted at any moment, it resumes to the same result."""
 
-from __future__ import annotations
-
 import io
 import json
 import time
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
+from lightning.fabric import Fabric
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from apmax.errors import NonFiniteError
 from apmax.metrics import average_precision
@@ -24,62 +19,52 @@ from experiments.deep.augmentation import crop_and_flip, normalise
 from experiments.deep.networks import ResidualNetwork, build
 from experiments.deep.stages import Stage, StageObjective, generator_of
 from experiments.output import progress_bar
-from experiments.store import read_json, write
+from experiments.store import write
 
 CHECKPOINT, RESULT, CHOSEN = "checkpoint.pt", "result.json", "chosen.pt"
-ImageParts = dict[str, tuple[Tensor, Tensor]]
-"""Images and labels of the train, validation, watched and test part."""
+Images = tuple[Tensor, Tensor]
+"""Images and their labels."""
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Device, precision and processes."""
-
-    device: str = "cpu"
-    amp: bool = False
-    compile: bool = False
-    processes: int = 1
-    threads: int | None = None
-
-
-def train(stage: Stage, folder: Path, machine: Machine) -> dict[str, Any]:
-    """Train what is left of the stage, write its result and return it.
+def train(fabric: Fabric, stage: Stage, folder: Path, compiled: bool, threads: int | None) -> None:
+    """Train what is left of a stage and write its result, on every rank of `fabric`.
 
     A checkpoint after every epoch holds the network, the loss with its U, the optimizer, the
     sampler and the best weights. All other randomness is a function of seed and step.
     """
-    done = read_result(folder, stage)
-    if done is not None:
-        return done
-    if machine.threads is not None:
-        torch.set_num_threads(machine.threads)
-    trainer = Trainer(stage, folder, machine)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    trainer = Trainer(fabric, stage, folder, compiled)
     trainer.resume()
-    return trainer.finish()
+    trainer.finish()
+    fabric.barrier()  # rank 0 has written the result
 
 
 class Trainer:
     """State of a stage during training, on one rank."""
 
-    def __init__(self, stage: Stage, folder: Path, machine: Machine) -> None:
-        self.stage, self.machine, self.folder = stage, machine, folder / stage.name
-        grouped = dist.is_available() and dist.is_initialized()
-        self.rank, self.ranks = (dist.get_rank(), dist.get_world_size()) if grouped else (0, 1)
-        self.device = torch.device(machine.device)
-        if self.device.type == "cuda" and self.ranks > 1:
-            self.device = torch.device("cuda", self.rank)
-        # MPS has no double precision, which U needs.
-        self.loss_device = torch.device("cpu") if self.device.type == "mps" else self.device
-        self.network = start_network(stage, folder).to(self.device)
+    def __init__(self, fabric: Fabric, stage: Stage, folder: Path, compiled: bool = False) -> None:
+        self.fabric, self.stage, self.folder = fabric, stage, folder / stage.name
+        self.network = start_network(stage, folder)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        model: Any = torch.compile(self.network) if compiled else self.network
+        self.model = fabric.setup_module(model)
         parts = load_parts(stage)
-        self.parts = {
-            name: (x.to(self.device), y.to(self.device)) for name, (x, y) in parts.items()
-        }
+        self.parts = {name: fabric.to_device(part) for name, part in parts.items()}
         labels = parts["train"][1]
-        self.objective = StageObjective(stage, self.network, labels, self.rank, self.ranks)
+        self.objective = StageObjective(
+            stage, self.network, labels, fabric.global_rank, fabric.world_size
+        )
+        # MPS has no double precision, which U needs.
+        self.loss_device = torch.device("cpu") if fabric.device.type == "mps" else fabric.device
         self.objective.loss.to(self.loss_device)
         self.steps = max(1, labels.numel() // stage.batch_size)
+        self.stateful: dict[str, Any] = {
+            "network": self.network,
+            "loss": self.objective.loss,
+            "optimizer": self.objective.optimizer,
+            "sampler": self.objective.sampler,
+        }
         self.epoch, self.diverged = 0, False
         self.curves: list[dict[str, Any]] = []
         self.chosen: dict[str, Any] = {"epoch": 0, "validation_ap": -1.0, "weights": {}}
@@ -88,26 +73,21 @@ class Trainer:
         """Load the checkpoint, if there is one."""
         path = self.folder / CHECKPOINT
         if path.exists():
-            saved = torch.load(path, map_location=self.device, weights_only=True)
-            self.network.load_state_dict(saved["network"])
-            self.objective.load_state_dict(saved["objective"])
+            saved = torch.load(path, map_location=self.fabric.device, weights_only=True)
+            for name, part in self.stateful.items():
+                part.load_state_dict(saved[name])
             self.epoch, self.curves, self.chosen = saved["epoch"], saved["curves"], saved["chosen"]
 
-    def finish(self) -> dict[str, Any]:
-        """Train the remaining epochs, then test the chosen weights once; rank 0 has the result."""
-        model: nn.Module = self.network
-        if self.ranks > 1:
-            model = DistributedDataParallel(self.network)
-        if self.machine.compile:
-            model = cast(nn.Module, torch.compile(model))
+    def finish(self) -> None:
+        """Train the remaining epochs, then test the chosen weights once."""
         while self.epoch < self.stage.epochs and not self.diverged:
             started = time.perf_counter()
-            loss = self._train_epoch(model)
+            loss = self._train_epoch()
             self.epoch += 1
-            if self.rank == 0:
+            if self.fabric.is_global_zero:
                 self._evaluate_epoch(loss, time.perf_counter() - started)
-        if self.rank > 0:
-            return {}
+        if not self.fabric.is_global_zero:
+            return
         self.network.load_state_dict(self.chosen["weights"])
         result = {
             "stage": self.stage.name,
@@ -119,31 +99,28 @@ class Trainer:
         _save(self.chosen["weights"], self.folder / CHOSEN)
         write(self.folder / RESULT, json.dumps(result, indent=1))
         (self.folder / CHECKPOINT).unlink(missing_ok=True)
-        return result
 
-    def _train_epoch(self, model: nn.Module) -> float | None:
+    def _train_epoch(self) -> float | None:
         """Train one epoch and return the mean loss, or None if scores are not finite."""
-        model.train()
+        self.model.train()
         x, y = self.parts["train"]
         batches, total = self.objective.batches(self.epoch), 0.0
         title = f"{self.stage.name.rpartition('-')[0]} {self.epoch + 1}/{self.stage.epochs}"
         steps: Any = range(self.steps)
-        for k in progress_bar(steps, title, self.steps) if self.rank == 0 else steps:
+        for k in progress_bar(steps, title, self.steps) if self.fabric.is_global_zero else steps:
             places = next(batches)
-            where = places.to(self.device)
             step = self.epoch * self.steps + k
-            generator = generator_of(self.stage.seed, step, self.rank)
-            images = normalise(crop_and_flip(x[where], generator))
+            generator = generator_of(self.stage.seed, step, self.fabric.global_rank)
+            images = normalise(crop_and_flip(x[places.to(x.device)], generator))
             self.objective.optimizer.zero_grad()
-            with self._autocast():
-                logits = model(images)[:, 0].float().to(self.loss_device)
-            labels = y[where].to(self.loss_device)
+            logits = self.model(images)[:, 0].float().to(self.loss_device)
+            labels = y[places.to(y.device)].to(self.loss_device)
             try:
                 loss = self.objective(logits, labels, places.to(self.loss_device))
             except NonFiniteError:  # the learning rate is too high; counts as AP 0
                 self.diverged = True
                 return None
-            loss.backward()  # type: ignore[no-untyped-call]
+            self.fabric.backward(loss)
             self.objective.optimizer.step()
             total += float(loss.detach())
         return total / self.steps
@@ -156,27 +133,17 @@ class Trainer:
         if validation_ap > self.chosen["validation_ap"]:
             weights = {name: value.clone() for name, value in self.network.state_dict().items()}
             self.chosen = {"epoch": self.epoch, "validation_ap": validation_ap, "weights": weights}
-        state = {
-            "network": self.network.state_dict(),
-            "objective": self.objective.state_dict(),
-            "epoch": self.epoch,
-            "curves": self.curves,
-            "chosen": self.chosen,
-        }
-        _save(state, self.folder / CHECKPOINT)
+        state = {name: part.state_dict() for name, part in self.stateful.items()}
+        progress = {"epoch": self.epoch, "curves": self.curves, "chosen": self.chosen}
+        _save({**state, **progress}, self.folder / CHECKPOINT)
 
     def _ap(self, part: str) -> float:
-        with self._autocast():
+        with self.fabric.autocast():
             return ap_of(self.network, *self.parts[part])
 
-    def _autocast(self) -> AbstractContextManager[Any]:
-        if not self.machine.amp:
-            return nullcontext()
-        return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
-
-def load_parts(stage: Stage) -> ImageParts:
-    """Load the images of a stage, split 4:1 into training and validation by its seed."""
+def load_parts(stage: Stage) -> dict[str, Images]:
+    """Load the train, validation, watched and test part; the split is 4:1 by the stage's seed."""
     data = _load_once(stage.data, stage.seed)
     train, validation = split_off_validation(data.y, stage.seed)
     places = {"train": np.flatnonzero(train), "validation": np.flatnonzero(validation)}
@@ -208,17 +175,12 @@ def start_network(stage: Stage, folder: Path) -> ResidualNetwork:
 
 
 @torch.no_grad()
-def ap_of(network: nn.Module, images: Tensor, labels: Tensor, size: int = 500) -> float:
+def ap_of(network: nn.Module, images: Tensor, labels: Tensor) -> float:
     """AP of the network's logits; 0 if they are not finite."""
     network.eval()
-    logits = [network(normalise(batch))[:, 0].float() for batch in images.split(size)]
+    logits = [network(normalise(batch))[:, 0].float() for batch in images.split(500)]
     scores = torch.cat(logits).cpu().numpy()
     return average_precision(labels.cpu().numpy(), scores) if np.isfinite(scores).all() else 0.0
-
-
-def read_result(folder: Path, stage: Stage) -> dict[str, Any] | None:
-    """Return the result of a stage, or None if it is not done."""
-    return read_json(folder / stage.name / RESULT)
 
 
 def _save(state: Any, path: Path) -> None:

@@ -4,8 +4,6 @@ Seconds are rounds times the CPU time of a round: the median of five further run
 after compilation and without evaluation.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -29,29 +27,11 @@ class RunCurves(NamedTuple):
     method: str
     data: str
     setting: LinearSetting
-    train_ap: Floats
+    train_ap: list[list[float]]
     """(repeats, rounds of AT)."""
-    precision: Floats
+    precision: list[list[float]]
     """(repeats, recalls of RECALL)."""
     seconds_per_round: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return means and standard deviations over the repeats as plain data."""
-
-        def summary(values: Floats) -> dict[str, list[float]]:
-            return {
-                "mean": values.mean(axis=0).round(6).tolist(),
-                "std": values.std(axis=0, ddof=1).round(6).tolist(),
-            }
-
-        return {
-            "method": self.method,
-            "data": self.data,
-            "setting": self.setting._asdict(),
-            "train_ap": summary(self.train_ap),
-            "precision": summary(self.precision),
-            "microseconds_per_round": 1e6 * self.seconds_per_round,
-        }
 
 
 def run_curves(
@@ -62,13 +42,11 @@ def run_curves(
         key: [Unit(_curves, (*key, repeat, *setting)) for repeat in range(REPEATS)]
         for key, setting in settings.items()
     }
-    flat = [unit for one in units.values() for unit in one]
-    found = store.collect(flat, jobs=jobs, title="curves")
     curves = {}
-    for key, setting in settings.items():
-        repeats = [found[unit.arguments] for unit in units[key]]
-        train_ap, precision, seconds = (np.array(column) for column in zip(*repeats, strict=True))
-        curves[key] = RunCurves(*key, setting, train_ap, precision, float(np.median(seconds)))
+    for key, repeats in store.collect(units, jobs, "curves").items():
+        train_ap, precision, seconds = map(list, zip(*repeats, strict=True))
+        median = float(np.median(seconds))
+        curves[key] = RunCurves(*key, settings[key], train_ap, precision, median)
     return curves
 
 

@@ -1,7 +1,5 @@
 """The figures of the linear experiments: small multiples with one colour per method."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -114,21 +112,21 @@ def _six_panels(
 def _along_rounds(axes: Axes, curves: RunCurves) -> None:
     """Training AP by round, from the fifth on: the first leap would hide the rest."""
     late = np.array(AT) >= 5
-    _band(axes, np.array(AT)[late], curves.train_ap[:, late], curves.method)
+    _band(axes, np.array(AT)[late], np.array(curves.train_ap)[:, late], curves.method)
     axes.set_xlim(0, AT[-1])
 
 
 def _along_seconds(axes: Axes, curves: RunCurves) -> None:
     """Training AP by milliseconds of CPU time, from the first round on."""
     milliseconds = 1e3 * curves.seconds_per_round * np.array(AT[1:])
-    _band(axes, milliseconds, curves.train_ap[:, 1:], curves.method)
+    _band(axes, milliseconds, np.array(curves.train_ap)[:, 1:], curves.method)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
 
 
 def _over_recall(axes: Axes, curves: RunCurves) -> None:
     """Precision by recall; every second point, which halves the file."""
-    _band(axes, RECALL[1::2], curves.precision[:, 1::2], curves.method)
+    _band(axes, RECALL[1::2], np.array(curves.precision)[:, 1::2], curves.method)
     axes.set(xlim=(0, 1), ylim=(0, 1.02))
 
 

@@ -3,12 +3,9 @@ r"""The paper's protocol for linear models ("Optimizing Linear Models", Configur
 Scores σ(wᵀx) of features in [0, 1], λ = 1e-4, T = 500, five repeats; η and β₀ = β₁ from the
 paper's sets, chosen by training AP; 1/√t for MOAP and ADAP, constants for the other methods.
 
-The paper leaves some choices open. They are the same for all methods here: batches of 20 positives
-and 20 negatives, U₁ = 0, β′ = 0.1, δ = 1e-8, w₁ = 0; γ (1/τ for SmoothAP) is tuned with η and β.
-Of settings whose training AP differs by less than 1e-4 the one with the widest margin is chosen,
-then the smallest step. Each feature is scaled to [0, 1], then each vector to length 1. Sets that
-the paper splits at random are split again for every repeat. docs/paper.md says what these choices
-change.
+Not stated by the paper: batches of 20 positives and 20 negatives, U₁ = 0, β′ = 0.1, δ = 1e-8,
+w₁ = 0, the values of γ (1/τ for SmoothAP), vectors of length 1, and how ties in training AP are
+broken. docs/paper.md says what these choices change.
 """
 
 from __future__ import annotations
@@ -75,14 +72,13 @@ class LinearSetting(NamedTuple):
                 f"`setting` must be three numbers η,β,γ such as 0.1,0.5,0.05, got {spelled!r}"
             ) from None
         check_real(eta, "η of setting", above=0, why="it is the step size")
-        check_beta(beta, "β of setting")
-        return cls(eta, beta, check_gamma(gamma))
+        return cls(eta, check_beta(beta, "β of setting"), check_gamma(gamma))
 
 
 def settings_of(method: Method) -> list[LinearSetting]:
     """Return the grid of a method; β is fixed where there is neither a tracker nor momentum."""
-    without_beta = not (method.tracker.remembers or method.direction.momentum)
-    betas = BETAS[:1] if without_beta else BETAS
+    uses_beta = method.tracker.remembers or method.direction.momentum
+    betas = BETAS if uses_beta else BETAS[:1]
     return [LinearSetting(*one) for one in product(ETAS, betas, GAMMAS[method.surrogate])]
 
 
@@ -94,7 +90,7 @@ def best_setting(method: Method, train_aps: Floats) -> LinearSetting:
 
 
 def load(name: str, repeat: int) -> PaperSet:
-    """Load the data of one repeat."""
+    """Load the data of one repeat; sets that the paper splits at random are split again."""
     return _load(name, repeat if name in SPLIT_AT_RANDOM else 0)
 
 
@@ -105,12 +101,7 @@ def _load(name: str, seed: int) -> PaperSet:
 
 
 def make_run(
-    method: Method,
-    design: Design,
-    y: Mask,
-    setting: LinearSetting,
-    seed: int,
-    sampling: str = "shared",
+    method: Method, design: Design, y: Mask, setting: LinearSetting, seed: int, sampling: str
 ) -> StochasticRun:
     """Prepare a run from w = 0 without intercept; `seed` is the seed of its batches."""
     return StochasticRun(
@@ -137,19 +128,18 @@ def make_run(
 
 def start(data: PaperSet, method: str, setting: LinearSetting, repeat: int) -> StochasticRun:
     """Prepare the run of one repeat."""
-    run = make_run(METHODS[method], Design(data.X), data.y, setting, repeat)
+    run = make_run(METHODS[method], Design(data.X), data.y, setting, repeat, "shared")
     run.memory.written_at[:] = 0  # U₁ = 0 counts as written: rows have no first estimate
     return run
 
 
-def train(data: PaperSet, method: str, setting: LinearSetting, repeat: int) -> Floats | None:
-    """Return the weights after all rounds, or None if they are not finite."""
+def train(data: PaperSet, method: str, setting: LinearSetting, repeat: int) -> Floats:
+    """Return the weights after all rounds."""
     run = start(data, method, setting, repeat)
     run.advance(ROUNDS)
-    w = run.w[:-1]
-    return w if np.isfinite(w).all() else None
+    return run.w[:-1]
 
 
 def ap_of(X: Any, y: Mask, w: Floats) -> float:
-    """AP of the margins, which σ would not reorder."""
-    return average_precision(y, np.asarray(X @ w))
+    """AP of the margins, which σ would not reorder; 0 if weights are not finite."""
+    return average_precision(y, np.asarray(X @ w)) if np.isfinite(w).all() else 0.0

@@ -2,25 +2,13 @@ r"""Convergence rates, measured: how many rounds T a stationarity of ε takes.
 
     E[ 1/T Σₜ ‖∇F(wₜ)‖² ] ≤ ε²   after   T = O(1/εᵖ)   rounds
 
-=============  ================  ===============  =  ==============================
-run            statement         rows of a round  p  orders in T
-=============  ================  ===============  =  ==============================
-MOAP-V1, all   Theorem 1         all positives    4  β, η ∝ T^(−1/2)
-MOAP-V1        Theorem 2         B positives      5  β ∝ T^(−2/5), η ∝ T^(−3/5)
-SOAP (SGD)     Qi et al. (2021)  B positives      5  β ∝ T^(−2/5), η ∝ T^(−3/5)
-MOAP-V2        Theorem 3         B positives      4  β, η ∝ T^(−1/2)
-ADAP (Adam)    Theorem 4         B positives      4  β, η ∝ T^(−1/2)
-=============  ================  ===============  =  ==============================
-
-The theorems leave the constants free: η and β of the shortest run are those with the smallest
+`CLAIMS` lists the theorems. They leave the constants free: η and β of the shortest run are those with the smallest
 F(w_T) there, on separate batches, and longer runs follow the orders. Choosing by the smallest
 gradient instead would select steps of 100, which move w to where σ is flat. ∇F is the exact gradient
 over all pairs, with the penalty. The sum is estimated without bias from one random round in each
 of 64 equal stretches. g̃ and ∇g̃ come from independent batches. p is fitted by least squares,
 log ε = a − log T / p, with a bootstrap interval over the runs.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -91,10 +79,6 @@ class FittedExponent(NamedTuple):
     def __str__(self) -> str:
         return "{} ({} to {})".format(*(f"{x:.1f}" if np.isfinite(x) else "∞" for x in self))
 
-    def to_json(self) -> dict[str, float | None]:
-        """Return plain data; null where infinite."""
-        return {name: x if np.isfinite(x) else None for name, x in self._asdict().items()}
-
 
 class MeasuredRate(NamedTuple):
     """Measurements for one claim."""
@@ -113,23 +97,21 @@ class MeasuredRate(NamedTuple):
 def measure_rates(store: Store, ladder: Ladder = FULL, jobs: int = 2) -> list[MeasuredRate]:
     """Choose constants at the shortest length, run what is missing, fit p."""
     name, lengths, seeds = ladder
-    tuning = [Unit(_tune, (key, name, lengths[0])) for key in CLAIMS]
-    tuned = store.collect(tuning, jobs=jobs, title="constants")
-    first = {key: tuned[key, name, lengths[0]] for key in CLAIMS}
+    tuning = {key: [Unit(_tune, (key, name, lengths[0]))] for key in CLAIMS}
+    first = {key: tuned for key, (tuned,) in store.collect(tuning, jobs, "constants").items()}
     # The longest first, so that all processes end at about the same time.
-    runs = [
-        Unit(_stationarity, (key, name, length, lengths[0], *first[key], seed))
+    runs = {
+        (key, length): [
+            Unit(_stationarity, (key, name, length, lengths[0], *first[key], seed))
+            for seed in range(seeds)
+        ]
         for length in reversed(lengths)
         for key in CLAIMS
-        for seed in range(seeds)
-    ]
-    found = store.collect(runs, jobs=jobs, title="runs")
+    }
+    found = store.collect(runs, jobs, "runs")
     rates, half = [], len(lengths) // 2
     for key, (eta, beta) in first.items():
-        squares = [
-            [found[key, name, length, lengths[0], eta, beta, seed] for seed in range(seeds)]
-            for length in lengths
-        ]
+        squares = [found[key, length] for length in lengths]
         whole = fit_exponent(lengths, squares)
         upper = fit_exponent(lengths[half:], squares[half:])
         rates.append(MeasuredRate(key, eta, beta, lengths, squares, whole, upper))
@@ -170,21 +152,17 @@ def rates_to_markdown(rates: Sequence[MeasuredRate]) -> str:
 
 
 def rates_to_json(rates: Sequence[MeasuredRate], ladder: Ladder) -> dict[str, Any]:
-    """Return all measurements as plain data."""
-    entries = [
-        {
-            "run": rate.key,
-            "statement": CLAIMS[rate.key].source,
-            "theorem": CLAIMS[rate.key].exponent,
-            "eta": rate.eta,
-            "beta": rate.beta,
-            "squares": rate.squares,
-            "exponent": rate.whole.to_json(),
-            "exponent_of_longer_half": rate.upper.to_json(),
-        }
-        for rate in rates
-    ]
-    return {"data": ladder.data, "rounds": ladder.lengths, "seeds": ladder.seeds, "rates": entries}
+    """Return all measurements as plain data; null where an exponent is infinite."""
+
+    def finite(fitted: FittedExponent) -> dict[str, float | None]:
+        return {name: x if np.isfinite(x) else None for name, x in fitted._asdict().items()}
+
+    entries = []
+    for rate in rates:
+        claim = {"statement": CLAIMS[rate.key].source, "theorem": CLAIMS[rate.key].exponent}
+        fits = {"whole": finite(rate.whole), "upper": finite(rate.upper)}
+        entries.append({**rate._asdict(), **claim, **fits})
+    return {**ladder._asdict(), "rates": entries}
 
 
 def _tune(key: str, name: str, length: int) -> list[float]:

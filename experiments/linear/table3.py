@@ -1,10 +1,8 @@
-"""Table 3: test AP of linear models, with more methods than the paper has.
+"""Tables 2 and 3: the data sets, and the test AP of linear models on them.
 
 The grid is searched on training data only; the chosen settings are then tested. A cell of a
 stochastic method has five repeats. Other models run once where the split is given.
 """
-
-from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -19,22 +17,9 @@ from apmax import APClassifier, APClassifierCV
 from apmax.methods import METHODS
 from apmax.metrics import average_precision
 from apmax.registry import Registry
-from experiments.datasets import load_paper_set
-from experiments.linear.grid import (
-    DATA,
-    FURTHER_METHODS,
-    PAPER_METHODS,
-    REPEATS,
-    SPLIT_AT_RANDOM,
-    Key,
-    LinearSetting,
-    ap_of,
-    best_setting,
-    load,
-    settings_of,
-    train,
-)
-from experiments.output import markdown_table, mean_and_std
+from experiments.linear import grid
+from experiments.linear.grid import DATA, REPEATS, Key, LinearSetting
+from experiments.output import format_mean, markdown_table, mean_and_std
 from experiments.store import Store, Unit
 
 PUBLISHED: dict[str, tuple[float | None, ...]] = {
@@ -66,23 +51,12 @@ class TableCell(NamedTuple):
     @property
     def mean(self) -> float:
         """Mean test AP."""
-        return float(np.mean(self.test_aps))
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of test AP; 0 for a single run."""
-        return float(np.std(self.test_aps, ddof=1)) if len(self.test_aps) > 1 else 0.0
-
-    @property
-    def train_mean(self) -> float:
-        """Mean training AP."""
-        return float(np.mean(self.train_aps))
+        return mean_and_std(self.test_aps)[0]
 
     @property
     def published(self) -> float | None:
         """The paper's number, if it has one."""
-        row = PUBLISHED.get(self.method)
-        return None if row is None else row[DATA.index(self.data)]
+        return PUBLISHED.get(self.method, (None,) * len(DATA))[DATA.index(self.data)]
 
     @property
     def difference(self) -> float | None:
@@ -98,44 +72,32 @@ class TableCell(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """Return all of it as plain data."""
         repeats = zip(self.train_aps, self.test_aps, strict=True)
-        derived = ("mean", "std", "train_mean", "published", "difference", "command")
         return {
             "method": self.method,
             "data": self.data,
-            **{name: getattr(self, name) for name in derived},
+            "mean": self.mean,
+            "std": mean_and_std(self.test_aps)[1],
+            "train_mean": mean_and_std(self.train_aps)[0],
             "repeats": [{"train_ap": train, "test_ap": test} for train, test in repeats],
             "setting": None if self.setting is None else self.setting._asdict(),
+            "published": self.published,
+            "difference": self.difference,
+            "command": self.command,
         }
-
-
-def data_statistics() -> list[dict[str, Any]]:
-    """Table 2: sizes of the prepared data sets, computed from the data."""
-    rows = []
-    for name in DATA:
-        data = load_paper_set(name)
-        rows.append(
-            {
-                "data": name,
-                "training examples": int(data.y.size),
-                "test examples": int(data.y_test.size),
-                "features": int(data.X.shape[1]),
-                "positives": float(data.y.mean()),
-            }
-        )
-    return rows
 
 
 def all_keys(*, further: bool = True) -> list[Key]:
     """Return the cells of the table, row by row."""
-    others = (*FURTHER_METHODS, *NOT_STOCHASTIC) if further else ()
-    return [(method, name) for method in (*PAPER_METHODS, *others) for name in DATA]
+    others = (*grid.FURTHER_METHODS, *NOT_STOCHASTIC) if further else ()
+    return [(method, name) for method in (*grid.PAPER_METHODS, *others) for name in DATA]
 
 
 def check_key(method: str, name: str) -> Key:
     """Check the names of a method and a data set."""
-    rows = {key[0]: key[0] for key in all_keys()}
-    columns = {column: column for column in DATA}
-    return Registry("method", rows).choose(method), Registry("data", columns).choose(name)
+    rows, columns = (dict.fromkeys(names) for names in zip(*all_keys(), strict=True))
+    Registry("method", rows).choose(method)
+    Registry("data", columns).choose(name)
+    return method, name
 
 
 def title_of(method: str) -> str:
@@ -145,16 +107,14 @@ def title_of(method: str) -> str:
 
 def choose_settings(store: Store, keys: Sequence[Key], jobs: int = 2) -> dict[Key, LinearSetting]:
     """Return the settings with the highest mean training AP over the whole grid."""
-    stochastic = [key for key in keys if key[0] in METHODS]
     # Large sets first, so that all processes end at about the same time.
-    ordered = sorted(stochastic, key=lambda key: -DATA.index(key[1]))
-    units = [Unit(_grid, (*key, repeat)) for key in ordered for repeat in range(REPEATS)]
-    aps = store.collect(units, jobs=jobs, title="grid")
+    ordered = sorted(keys, key=lambda key: -DATA.index(key[1]))
+    ordered = [key for key in ordered if key[0] in METHODS]
+    units = {key: [Unit(_grid, (*key, repeat)) for repeat in range(REPEATS)] for key in ordered}
+    train_aps = store.collect(units, jobs, "grid")
     return {
-        key: best_setting(
-            METHODS[key[0]], np.mean([aps[(*key, repeat)] for repeat in range(REPEATS)], axis=0)
-        )
-        for key in stochastic
+        key: grid.best_setting(METHODS[key[0]], np.mean(aps, axis=0))
+        for key, aps in train_aps.items()
     }
 
 
@@ -163,11 +123,9 @@ def run_cells(
 ) -> list[TableCell]:
     """Train and test every cell with its setting."""
     units = {key: units_of(*key, settings.get(key)) for key in keys}
-    flat = [unit for one in units.values() for unit in one]
-    found = store.collect(flat, jobs=jobs, title="chosen settings")
     cells = []
-    for key in keys:
-        train_aps, test_aps = zip(*(found[unit.arguments] for unit in units[key]), strict=True)
+    for key, repeats in store.collect(units, jobs, "chosen settings").items():
+        train_aps, test_aps = zip(*repeats, strict=True)
         cells.append(TableCell(*key, train_aps, test_aps, settings.get(key)))
     return cells
 
@@ -176,7 +134,7 @@ def units_of(method: str, name: str, setting: LinearSetting | None) -> list[Unit
     """Return the repeats of a cell."""
     if setting is not None:
         return [Unit(_outcome, (method, name, repeat, *setting)) for repeat in range(REPEATS)]
-    repeats = REPEATS if name in SPLIT_AT_RANDOM else 1
+    repeats = REPEATS if name in grid.SPLIT_AT_RANDOM else 1
     return [Unit(_fitted, (method, name, repeat)) for repeat in range(repeats)]
 
 
@@ -186,52 +144,49 @@ def cells_to_markdown(cells: Sequence[TableCell]) -> str:
     results, settings = [], []
     for method in dict.fromkeys(cell.method for cell in cells):
         row = [cell for cell in cells if cell.method == method]
-        results.append(
-            [title_of(method)]
-            + [
-                f"{cell.mean:.3f}"
-                if len(cell.test_aps) == 1
-                else mean_and_std(cell.mean, cell.std, digits=3)
-                for cell in row
-            ]
-        )
+        results.append([title_of(method), *map(_test_ap, row)])
         if method in PUBLISHED:
-            results.append(["*paper (ours − paper)*", *map(_beside, row)])
+            results.append(["*paper (ours − paper)*", *map(_paper, row)])
         if method in METHODS:
             spelled = [cell.setting.spelled for cell in row if cell.setting is not None]
             settings.append([f"`{method}`", *spelled])
-    return (
-        markdown_table(["method", *names], results)
-        + "\n"
-        + markdown_table(["η,β,γ", *names], settings)
-        + "\nTo repeat a cell: `python -m experiments cell METHOD DATA --setting η,β,γ`. "
-        "Without `--setting` the grid is searched.\n"
+    tables = (
+        markdown_table(["method", *names], results),
+        markdown_table(["η,β,γ", *names], settings),
+        "To repeat a cell: `python -m experiments cell METHOD DATA --setting η,β,γ`. "
+        "Without `--setting` the grid is searched.\n",
     )
+    return "\n".join(tables)
 
 
-def _beside(cell: TableCell) -> str:
+def _test_ap(cell: TableCell) -> str:
+    if len(cell.test_aps) == 1:
+        return f"{cell.mean:.3f}"
+    return format_mean(*mean_and_std(cell.test_aps), digits=3)
+
+
+def _paper(cell: TableCell) -> str:
     return "–" if cell.published is None else f"{cell.published:.3f} ({cell.difference:+.3f})"
 
 
 def _grid(method: str, name: str, repeat: int) -> list[float]:
-    """Training AP of every setting for one repeat; 0 where weights are not finite."""
-    data = load(name, repeat)
-    weights = (train(data, method, one, repeat) for one in settings_of(METHODS[method]))
-    return [0.0 if w is None else ap_of(data.X, data.y, w) for w in weights]
+    """Training AP of every setting for one repeat."""
+    data = grid.load(name, repeat)
+    settings = grid.settings_of(METHODS[method])
+    weights = (grid.train(data, method, setting, repeat) for setting in settings)
+    return [grid.ap_of(data.X, data.y, w) for w in weights]
 
 
-def _outcome(method: str, name: str, repeat: int, *setting: float) -> tuple[float, float]:
+def _outcome(method: str, name: str, repeat: int, *setting: float) -> list[float]:
     """Training and test AP of one setting for one repeat."""
-    data = load(name, repeat)
-    w = train(data, method, LinearSetting(*setting), repeat)
-    if w is None:
-        return 0.0, 0.0
-    return ap_of(data.X, data.y, w), ap_of(data.X_test, data.y_test, w)
+    data = grid.load(name, repeat)
+    w = grid.train(data, method, LinearSetting(*setting), repeat)
+    return [grid.ap_of(data.X, data.y, w), grid.ap_of(data.X_test, data.y_test, w)]
 
 
 def _fitted(model: str, name: str, repeat: int) -> list[float]:
     """Training and test AP of a model that is not stochastic."""
-    data = load(name, repeat)
+    data = grid.load(name, repeat)
     folds = StratifiedKFold(5, shuffle=True, random_state=repeat)
     estimators: dict[str, Any] = {
         "logistic": LogisticRegression(max_iter=3000),
