@@ -7,24 +7,17 @@ from typing import Annotated, Any
 import typer
 
 from apmax.errors import ParameterError
+from experiments import output
 from experiments.datasets import SETS, load_paper_set, local_files
 from experiments.linear import curves, rates, table3
 from experiments.linear.grid import DATA, PAPER_METHODS, Key, LinearSetting
-from experiments.output import (
-    OneLineErrors,
-    err,
-    markdown_table,
-    note,
-    out,
-    save_figures,
-    show,
-)
-from experiments.store import Store, write
+from experiments.output import markdown_table, save_figures, show
+from experiments.store import Store, code_digest, write
 
 app = typer.Typer(
-    cls=OneLineErrors,
-    help="Re-run the experiments of the paper.",
+    cls=output.OneLineErrors,
     no_args_is_help=True,
+    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -35,7 +28,7 @@ Folder = Annotated[
 ]
 Jobs = Annotated[int, typer.Option(min=1, help="Number of processes.")]
 RESULTS = Path("paper-results")
-MACHINE = "Machine"
+SIZES = ["data", "training examples", "test examples", "features", "positives"]
 
 
 @app.callback()
@@ -45,20 +38,14 @@ def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
     """Re-run the experiments of the paper."""
-    out.quiet = err.quiet = quiet
+    output.out.quiet = output.err.quiet = quiet
 
 
 @app.command("table2")
 def table_2(context: typer.Context) -> None:
     """Statistics of the data sets, computed from the data."""
-    head = ["data", "training examples", "test examples", "features", "positives"]
-    rows, data = [], []
-    for name in SETS:
-        one = load_paper_set(name)
-        sizes, share = (one.y.size, one.y_test.size, one.X.shape[1]), float(one.y.mean())
-        rows.append([name, *map("{:,}".format, sizes), f"{share:.2%}"])
-        data.append(dict(zip(head, (name, *sizes, share), strict=True)))
-    show(context, markdown_table(head, rows), data)
+    rows = [_sizes(name, seed=0) for name in SETS]
+    show(context, _sizes_table(rows), rows)
 
 
 @app.command("table3")
@@ -71,8 +58,7 @@ def table_3(
     """Test AP of linear models: every method, the whole grid, five repeats."""
     store, keys = Store(out), table3.all_keys(further=further)
     cells = table3.run_cells(store, keys, table3.choose_settings(store, keys, jobs), jobs)
-    data = [cell.to_json() for cell in cells]
-    _publish(context, out, "table3", table3.cells_to_markdown(cells), data)
+    _publish(context, out, "table3", table3.cells_to_markdown(cells), cells)
 
 
 @app.command("cell")
@@ -96,15 +82,11 @@ def cell(
         settings = table3.choose_settings(store, [key], jobs)
     else:
         settings = {key: LinearSetting.read(setting, method)}
-    (found,) = table3.run_cells(store, [key], settings, jobs)
-    repeats = enumerate(zip(found.train_aps, found.test_aps, strict=True))
-    rows = [[str(k), f"{train:.4f}", f"{test:.4f}"] for k, (train, test) in repeats]
-    rows.append(["mean", f"{found.train_mean:.4f}", f"{found.mean:.4f}"])
-    lines = [markdown_table([table3.title_of(method), "training AP", f"test AP, {data}"], rows)]
-    if found.published is not None:
-        lines.append(f"Paper: {found.published:.3f} (ours − paper: {found.difference:+.3f})\n")
-    lines.append(f"Command: `{found.command}`\n")
-    show(context, "\n".join(lines), found.to_json())
+    cells = table3.run_cells(store, [key], settings, jobs)
+    aps = [tuple(one.values()) for one in cells[0]["repeats"]]
+    rows = [[str(k), f"{train:.4f}", f"{test:.4f}"] for k, (train, test) in enumerate(aps)]
+    repeats = markdown_table(["repeat", "training AP", "test AP"], rows)
+    show(context, f"{repeats}\n{table3.cells_to_markdown(cells)}", cells[0])
 
 
 @app.command("figures")
@@ -115,11 +97,10 @@ def figures(context: typer.Context, out: Folder = RESULTS, jobs: Jobs = 2) -> No
     """
     from experiments.linear.figures import paper_figures
 
-    methods = (*PAPER_METHODS, "moap-v1")
-    found = _curves(Store(out), [(method, name) for name in DATA for method in methods], jobs)
+    keys = [(method, name) for name in DATA for method in (*PAPER_METHODS, "moap-v1")]
+    found = _curves(Store(out), keys, jobs)
     at = {"rounds": curves.AT, "recall": curves.RECALL.round(6).tolist()}
-    data = {**at, "curves": [one._asdict() for one in found.values()]}
-    write(out / "figures.json", json.dumps(data, indent=1))
+    write(out / "figures.json", json.dumps({**at, "curves": list(found.values())}, indent=1))
     files = save_figures(out, lambda: paper_figures(found))
     show(context, "\n".join(f"- {file}" for file in files), [str(file) for file in files])
 
@@ -132,10 +113,9 @@ def appendix(context: typer.Context, out: Folder = RESULTS, jobs: Jobs = 2) -> N
     store = Store(out)
     keys = [(method, name) for method in APPENDIX_METHODS for name in APPENDIX_DATA]
     found = _curves(store, keys, jobs)
-    cells = table3.run_cells(store, keys, {key: found[key].setting for key in keys}, jobs)
-    data = [cell.to_json() for cell in cells]
     save_figures(out, lambda: {"appendix": appendix_figure(found)})
-    _publish(context, out, "appendix", table3.cells_to_markdown(cells), data)
+    cells = table3.run_cells(store, keys, table3.choose_settings(store, keys, jobs), jobs)
+    _publish(context, out, "appendix", table3.cells_to_markdown(cells), cells)
 
 
 @app.command("rates")
@@ -152,8 +132,8 @@ def rates_command(
 
     ladder, name = (rates.QUICK, "rates-quick") if quick else (rates.FULL, "rates")
     found = rates.measure_rates(Store(out), ladder, jobs)
-    save_figures(out, lambda: {name: rates_figure(found, ladder.data)})
-    data = rates.rates_to_json(found, ladder)
+    save_figures(out, lambda: {name: rates_figure(found, ladder)})
+    data = {**ladder._asdict(), "rates": found}
     _publish(context, out, name, rates.rates_to_markdown(found), data)
 
 
@@ -173,26 +153,21 @@ def table_4(
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="Some seeds, such as 0,1.")] = None,
     tune: Annotated[bool, typer.Option("--tune", help="Tune settings also if known.")] = False,
-    device: Annotated[str, typer.Option(help="cpu, cuda or mps.", rich_help_panel=MACHINE)] = "cpu",
-    amp: Annotated[bool, typer.Option("--amp", help="bfloat16.", rich_help_panel=MACHINE)] = False,
-    compiled: Annotated[
-        bool, typer.Option("--compile", help="torch.compile.", rich_help_panel=MACHINE)
-    ] = False,
-    processes: Annotated[
-        int, typer.Option(min=1, help="Ranks that share every batch.", rich_help_panel=MACHINE)
-    ] = 1,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads per process.", rich_help_panel=MACHINE)
-    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or mps.")] = "cpu",
+    amp: Annotated[bool, typer.Option("--amp", help="Train in bfloat16.")] = False,
+    compiled: Annotated[bool, typer.Option("--compile", help="Use torch.compile.")] = False,
+    processes: Annotated[int, typer.Option(min=1, help="Ranks that share every batch.")] = 1,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads per process.")] = None,
 ) -> None:
     """Test AP of networks on imbalanced CIFAR: ADAP, SOAP, SmoothAP, cross-entropy.
 
     Pretraining, tuning by validation AP, then every seed of every method. The laptop preset takes
     some hours on two cores; the paper preset needs a GPU. Two commands may share a folder.
     """
-    from experiments.deep.learning_curves import draw_learning_curves
+    import torch
+
+    from experiments.deep import table4
     from experiments.deep.presets import PRESETS, PUBLISHED, TITLES
-    from experiments.deep.table4 import DeepExperiment, Machine, rows_to_markdown
 
     chosen = list(TITLES) if methods is None else [name.strip() for name in methods.split(",")]
     for name in chosen:
@@ -202,27 +177,31 @@ def table_4(
         numbers = None if seeds is None else [int(seed) for seed in seeds.split(",")]
     except ValueError:
         raise ParameterError(f"`seeds` = {seeds!r} must be numbers such as 0,1,2") from None
-    machine = Machine(device, amp, compiled, processes, threads)
-    experiment = DeepExperiment(PRESETS.choose(preset), out, machine, data, tune=tune)
+    how = f"{device}{'-amp' if amp else ''}{'-compiled' if compiled else ''}-{processes}"
+    version = f"{torch.__version__.split('+')[0]}-{how}-{code_digest(*table4.SOURCES)[:12]}"
+    experiment = table4.DeepExperiment(
+        PRESETS.choose(preset),
+        out / f"deep-{version}",
+        table4.make_fabric(device, processes, amp),
+        data=data,
+        tune=tune,
+        compiled=compiled,
+        threads=threads,
+    )
     rows = experiment.table(chosen, numbers)
     # A part of the table does not overwrite the whole.
     part = "" if methods is None and seeds is None else "-part"
     name = f"table4-{data}-{preset}{part}"
-    save_figures(out, lambda: {f"{name}-curves": draw_learning_curves(rows)})
-    _publish(context, out, name, rows_to_markdown(rows), [row.to_json() for row in rows])
+    save_figures(out, lambda: {f"{name}-curves": table4.draw_learning_curves(rows)})
+    _publish(context, out, name, table4.rows_to_markdown(rows), rows)
 
 
 @data_app.command("list")
 def list_sets(context: typer.Context) -> None:
     """List the data sets and whether their files are on this machine."""
-    rows, data = [], []
-    for name, recipe in SETS.items():
-        here = len(local_files(name)) == len(recipe.files)
-        size, share = recipe[:3], recipe.positive_share
-        rows.append([name, *map("{:,}".format, size), f"{share:.2%}", "yes" if here else "no"])
-        data.append({"name": name, **recipe._asdict(), "available": here})
-    head = ["name", "rows", "test rows", "features", "positives", "local"]
-    show(context, markdown_table(head, rows), data)
+    local = {name: len(local_files(name)) == len(recipe.files) for name, recipe in SETS.items()}
+    rows = [[name, "yes" if here else "download"] for name, here in local.items()]
+    show(context, markdown_table(["data", "local"], rows), local)
 
 
 @data_app.command("get")
@@ -232,19 +211,24 @@ def get_set(
     seed: Annotated[int, typer.Option(min=0, help="Random seed for the train/test split.")] = 0,
 ) -> None:
     """Download a data set if it is not here, check it, and show its size and files."""
-    data = load_paper_set(name, seed)
+    row = _sizes(name, seed)
     files = [str(path) for path in local_files(name)]
-    result: dict[str, Any] = {"name": name, "files": files}
-    rows = []
-    for part, X, y in (("train", data.X, data.y), ("test", data.X_test, data.y_test)):
-        rows.append([part, f"{X.shape[0]:,}", str(X.shape[1]), f"{y.mean():.2%}"])
-        size = {"rows": int(X.shape[0]), "features": int(X.shape[1]), "positives": int(y.sum())}
-        result[part] = size
-    table = markdown_table([name, "rows", "features", "positives"], rows)
-    show(context, table + "".join(f"\n`{file}`\n" for file in files), result)
+    lines = "".join(f"\n`{file}`\n" for file in files)
+    show(context, _sizes_table([row]) + lines, {**row, "files": files})
 
 
-def _curves(store: Store, keys: list[Key], jobs: int) -> dict[Key, curves.RunCurves]:
+def _sizes(name: str, seed: int) -> dict[str, Any]:
+    X, y, _, y_test = load_paper_set(name, seed)
+    return dict(zip(SIZES, (name, y.size, y_test.size, X.shape[1], float(y.mean())), strict=True))
+
+
+def _sizes_table(rows: list[dict[str, Any]]) -> str:
+    formats = ("{}", "{:,}", "{:,}", "{}", "{:.2%}")
+    cells = [[f.format(x) for f, x in zip(formats, row.values(), strict=True)] for row in rows]
+    return markdown_table(SIZES, cells)
+
+
+def _curves(store: Store, keys: list[Key], jobs: int) -> dict[Key, curves.Curves]:
     return curves.run_curves(store, table3.choose_settings(store, keys, jobs), jobs)
 
 
@@ -253,7 +237,7 @@ def _publish(context: typer.Context, out: Path, name: str, markdown: str, data: 
     write(out / f"{name}.json", json.dumps(data, indent=1))
     write(out / f"{name}.md", markdown)
     show(context, markdown, data)
-    note(f"wrote {name}.md and {name}.json to {out}")
+    output.note(f"wrote {name}.md and {name}.json to {out}")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import lzma
 import tarfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
 import pooch
@@ -81,12 +81,10 @@ def split_off_validation(y: Mask, seed: int, share: float = 0.2) -> tuple[Mask, 
 def read_archive(path: Path, archive: CifarArchive) -> tuple[Bytes, Bytes, Bytes, Bytes]:
     """Images and classes of the training and the test part; nothing is unpacked to disk."""
     parts: dict[bool, list[Bytes]] = {False: [], True: []}
-    with named_errors(path), tarfile.open(path, "r:gz") as tar:
+    with named_errors(path), tarfile.open(path) as tar:
         for name in sorted(name for name in tar.getnames() if name.endswith(".bin")):
-            file = tar.extractfile(name)
-            raw = np.frombuffer(b"" if file is None else file.read(), np.uint8)
-            records = raw.reshape(-1, archive.label_bytes + 3 * 32 * 32)
-            parts["test" in name].append(records)
+            raw = np.frombuffer(cast(IO[bytes], tar.extractfile(name)).read(), np.uint8)
+            parts["test" in name].append(raw.reshape(-1, archive.label_bytes + 3 * 32 * 32))
         train, test = (np.concatenate(parts[which]) for which in (False, True))
 
     def images(records: Bytes) -> Bytes:

@@ -42,12 +42,9 @@ class PaperSet(NamedTuple):
 
 
 class SetRecipe(NamedTuple):
-    """Size of a prepared data set, and how to make it from its files."""
+    """How to make a data set from its files."""
 
-    rows: int
-    test_rows: int
     features: int
-    positive_share: float
     files: dict[str, str]
     """Name on the LIBSVM page and SHA-256 of the parsed arrays; training file first."""
     rate: float | None = None
@@ -123,7 +120,7 @@ def cache_folder() -> Path:
 
 
 def download(url: str, subfolder: str, known_hash: str | None = None) -> Path:
-    """Download a file to the cache, unless it is there; ``$APMAX_DATA/subfolder`` is its place."""
+    """Download a file to the cache, unless it is there; ``$APMAX_DATA/subfolder`` could hold it."""
     pooch.get_logger().setLevel(logging.WARNING)
     name = url.rpartition("/")[2]
     try:

@@ -45,7 +45,7 @@ class Unit(NamedTuple):
 
 
 class Store:
-    """A folder with one JSON file per finished unit, in a subfolder for each version of the code."""
+    """A folder with one JSON file per finished unit; each version of the code has a subfolder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,6 +1,5 @@
 """Residual networks for 32 × 32 images (He et al., 2016) with one output, the logit."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -86,14 +85,9 @@ def resnet18(outputs: int = 1) -> ResidualNetwork:
     return ResidualNetwork((64, 128, 256, 512), 2, projected_shortcut, outputs=outputs)
 
 
-NETWORKS: Registry[Callable[[], ResidualNetwork]] = Registry(
-    "network", {"resnet20": resnet20, "resnet18": resnet18}
-)
-
-
 def build(name: str, seed: int) -> ResidualNetwork:
     """Build a network with weights drawn by `seed`, without changing torch's global generator."""
-    make = NETWORKS.choose(name)
+    make = Registry("network", {"resnet20": resnet20, "resnet18": resnet18}).choose(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return make()

@@ -10,33 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from apmax.registry import Registry
-
-TITLES = Registry(
-    "methods",
-    {
-        "adap": "ADAP",
-        "soap": "SOAP (Adam)",
-        "smoothap": "SmoothAP",
-        "cross-entropy": "cross-entropy, continued",
-        "cross-entropy-resampled": "cross-entropy, continued on the batches of AP",
-        "adap-logistic": "ADAP with the logistic surrogate, not of the paper",
-    },
-)
-PUBLISHED = Registry(
-    "data",
-    {
-        "cifar10": {
-            "adap": (0.7667, 0.0015), "soap": (0.7629, 0.0014), "smoothap": (0.7365, 0.0088),
-        },
-        "cifar100": {
-            "adap": (0.6371, 0.0041), "soap": (0.6251, 0.0053), "smoothap": (0.6071, 0.0064),
-        },
-    },
-)  # fmt: skip
-"""The paper's Table 4: mean and standard deviation of five runs."""
 
 
 class DeepSetting(NamedTuple):
@@ -88,4 +64,8 @@ class Preset:
 
 
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
-PRESETS = Registry("preset", {name: Preset(**fields) for name, fields in _TABLES.items()})
+TITLES: Registry[str] = Registry("methods", _TABLES["titles"])
+PUBLISHED: Registry[dict[str, Any]] = Registry("data", _TABLES["published"])
+PRESETS = Registry(
+    "preset", {name: Preset(**fields) for name, fields in _TABLES["presets"].items()}
+)

@@ -1,22 +1,34 @@
 """Table 4: pretraining, tuning by validation AP, and every seed of every method."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import torch
 from filelock import FileLock, Timeout
 from lightning.fabric import Fabric
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from torch.multiprocessing.spawn import ProcessRaisedException
 
 from apmax.errors import ApmaxError, FileError, ParameterError
 from experiments.deep.presets import PUBLISHED, TITLES, DeepSetting, Preset
 from experiments.deep.stages import Stage
 from experiments.deep.trainer import RESULT, train
-from experiments.output import format_mean, markdown_table, mean_and_std, note
-from experiments.store import HERE, LIBRARY, code_digest, read_json
+from experiments.output import (
+    BLACK,
+    BLUE,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    VERMILION,
+    format_mean,
+    markdown_table,
+    mean_and_std,
+    note,
+)
+from experiments.store import HERE, LIBRARY, read_json
 
 SOURCES = (
     *(LIBRARY / name for name in ("torch", "objective", "methods.py", "metrics.py")),
@@ -24,51 +36,49 @@ SOURCES = (
     *(HERE / "deep" / f"{name}.py" for name in ("trainer", "stages", "networks", "augmentation")),
 )
 """Code that the result of a stage depends on."""
+COLOURS = dict(zip(TITLES, (VERMILION, BLUE, GREEN, BLACK, PURPLE, ORANGE), strict=True))
+LINES = ("solid", "dashed", "dashdot", "dotted", (0, (1, 2)), (0, (5, 1)))
+STYLES: dict[str, Any] = dict(zip(TITLES, LINES, strict=True))
 Row = dict[str, Any]
 """Results of a method; lists have an entry for each seed."""
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Device, precision and processes."""
-
-    device: str = "cpu"
-    amp: bool = False
-    compile: bool = False
-    processes: int = 1
-    threads: int | None = None
-
-    @property
-    def name(self) -> str:
-        """Name of the folder: what changes results, with a digest of the code."""
-        how = ("-amp" if self.amp else "") + ("-compiled" if self.compile else "")
-        version = torch.__version__.split("+")[0]
-        return f"deep-{version}-{self.device}{how}-{self.processes}-{code_digest(*SOURCES)[:12]}"
+def make_fabric(device: str = "cpu", processes: int = 1, amp: bool = False) -> Fabric:
+    """Return the device, precision and processes to train with."""
+    try:
+        return Fabric(
+            accelerator=device,
+            devices=processes,
+            strategy="ddp_spawn" if processes > 1 else "auto",
+            precision="bf16-mixed" if amp else "32-true",
+        )
+    except (RuntimeError, ValueError) as error:
+        raise ParameterError(f"`device` = {device!r}: {error}") from None
 
 
 class DeepExperiment:
     """The stages of a preset on a data set, in a folder that several runs may share."""
 
     def __init__(
-        self, preset: Preset, out: Path, machine: Machine, data: str, *, tune: bool = False
+        self,
+        preset: Preset,
+        folder: Path,
+        fabric: Fabric,
+        *,
+        data: str = "cifar10",
+        tune: bool = False,
+        compiled: bool = False,
+        threads: int | None = None,
     ) -> None:
-        if preset.positives_per_batch % machine.processes:
+        ranks = fabric.world_size
+        if preset.positives_per_batch % ranks:
+            positives = preset.positives_per_batch
             raise ParameterError(
-                f"`processes` = {machine.processes} must divide the "
-                f"{preset.positives_per_batch} positives of a batch"
+                f"`processes` = {ranks} must divide the batch's {positives} positives"
             )
-        try:
-            self.fabric = Fabric(
-                accelerator=machine.device,
-                devices=machine.processes,
-                strategy="ddp_spawn" if machine.processes > 1 else "auto",
-                precision="bf16-mixed" if machine.amp else "32-true",
-            )
-        except (RuntimeError, ValueError) as error:
-            raise ParameterError(f"`device` = {machine.device!r}: {error}") from None
-        self.preset, self.machine, self.data = preset, machine, data
+        self.preset, self.data, self.fabric = preset, data, fabric
+        self.folder, self.options = folder, (compiled, threads)
         self.known = {} if tune or data != "cifar10" else preset.chosen
-        self.folder = out / machine.name
 
     def table(self, methods: Sequence[str], seeds: Sequence[int] | None = None) -> list[Row]:
         """Run what is missing and return a row for each method."""
@@ -165,9 +175,9 @@ class DeepExperiment:
     def _train(self, stage: Stage) -> None:
         if read_json(self.folder / stage.name / RESULT) is not None:
             return
-        options = (self.machine.compile, self.machine.threads)
+        launch: Any = self.fabric.launch
         try:
-            self.fabric.launch(train, stage, self.folder, *options)
+            launch(train, stage, self.folder, *self.options)
         except ProcessRaisedException as error:
             reason = str(error).strip().splitlines()[-1]
             raise ApmaxError(f"rank {error.error_index} failed: {reason}") from error
@@ -183,11 +193,30 @@ def rows_to_markdown(rows: list[Row]) -> str:
     lines = []
     for row in rows:
         seeds = ", ".join(f"{ap:.4f}" for ap in row["test_aps"])
-        paper = "–" if row["published"] is None else format_mean(*row["published"], digits=4)
+        paper = "–" if row["published"] is None else format_mean(*row["published"], 4)
         names = ("η", "τ" if row["method"] == "smoothap" else "γ", "β₀")
         named = zip(names, row["setting"].values(), strict=True)
         chosen = [f"{name} {value:g}" for name, value in named if value is not None]
         chosen.append(f"epoch {'/'.join(map(str, row['chosen_epochs']))}")
-        mean = format_mean(row["mean"], row["std"], digits=4)
+        mean = format_mean(row["mean"], row["std"], 4)
         lines.append([TITLES[row["method"]], mean, seeds, paper, ", ".join(chosen)])
     return markdown_table(["method", "test AP", "every seed", "paper", "chosen"], lines)
+
+
+def draw_learning_curves(rows: list[Row]) -> Figure:
+    """Draw AP on training and validation images after each epoch, a line for every seed."""
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    panels = figure.subplots(1, 2)
+    for axes, column in zip(panels, ("train_ap", "validation_ap"), strict=True):
+        for row in rows:
+            method = row["method"]
+            style = {"color": COLOURS[method], "linestyle": STYLES[method]}
+            for k, curve in enumerate(row["curves"]):
+                epochs = [point["epoch"] for point in curve]
+                aps = [point[column] for point in curve]
+                label = TITLES[method] if k == 0 else None
+                axes.plot(epochs, aps, marker="o", markersize=3, label=label, **style)
+        axes.set(xlabel="epoch after pretraining", title=f"{column.split('_')[0]} AP")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure

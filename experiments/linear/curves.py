@@ -6,7 +6,7 @@ after compilation and without evaluation.
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,22 +21,13 @@ RECALL = np.linspace(0, 1, 101)[1:]
 """Where precision is computed; it is undefined at recall 0."""
 
 
-class RunCurves(NamedTuple):
-    """One method on one data set, with a row for every repeat."""
-
-    method: str
-    data: str
-    setting: LinearSetting
-    train_ap: list[list[float]]
-    """(repeats, rounds of AT)."""
-    precision: list[list[float]]
-    """(repeats, recalls of RECALL)."""
-    seconds_per_round: float
+Curves = dict[str, Any]
+"""One method on one data set: `train_ap` and `precision` have a row for every repeat."""
 
 
 def run_curves(
     store: Store, settings: Mapping[Key, LinearSetting], jobs: int = 2
-) -> dict[Key, RunCurves]:
+) -> dict[Key, Curves]:
     """Run every method and data set of `settings`, five times."""
     units = {
         key: [Unit(_curves, (*key, repeat, *setting)) for repeat in range(REPEATS)]
@@ -44,9 +35,15 @@ def run_curves(
     }
     curves = {}
     for key, repeats in store.collect(units, jobs, "curves").items():
-        train_ap, precision, seconds = map(list, zip(*repeats, strict=True))
-        median = float(np.median(seconds))
-        curves[key] = RunCurves(*key, settings[key], train_ap, precision, median)
+        train_ap, precision, seconds = zip(*repeats, strict=True)
+        curves[key] = {
+            "method": key[0],
+            "data": key[1],
+            "setting": settings[key]._asdict(),
+            "train_ap": train_ap,
+            "precision": precision,
+            "seconds_per_round": float(np.median(seconds)),
+        }
     return curves
 
 

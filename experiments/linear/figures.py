@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from apmax.validation import Floats
-from experiments.linear.curves import AT, RECALL, RunCurves
+from experiments.linear.curves import AT, RECALL, Curves
 from experiments.linear.grid import DATA, PAPER_METHODS, Key
-from experiments.linear.rates import CLAIMS, MeasuredRate
+from experiments.linear.rates import CLAIMS, Ladder, Rate
 from experiments.linear.table3 import title_of
 from experiments.output import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 
@@ -29,7 +29,7 @@ APPENDIX_DATA = ("phishing", "w6a")
 TRAINING_AP = "average precision, training"
 
 
-def paper_figures(curves: Mapping[Key, RunCurves]) -> dict[str, Figure]:
+def paper_figures(curves: Mapping[Key, Curves]) -> dict[str, Figure]:
     """Draw the figures of the linear experiments; the keys are file names."""
     shown = tuple(method for method in STYLE if method in PAPER_METHODS)
     return {
@@ -52,7 +52,7 @@ def paper_figures(curves: Mapping[Key, RunCurves]) -> dict[str, Figure]:
     }  # fmt: skip
 
 
-def appendix_figure(curves: Mapping[Key, RunCurves]) -> Figure:
+def appendix_figure(curves: Mapping[Key, Curves]) -> Figure:
     """Draw training AP and test precision of MOAP-V1, MOAP-V2 and ADAP on phishing and w6a."""
     figure = Figure(figsize=(7.0, 5.6), layout="constrained")
     for row, name in zip(figure.subplots(2, 2), APPENDIX_DATA, strict=True):
@@ -66,19 +66,20 @@ def appendix_figure(curves: Mapping[Key, RunCurves]) -> Figure:
     return figure
 
 
-def rates_figure(rates: Sequence[MeasuredRate], data: str) -> Figure:
+def rates_figure(rates: Sequence[Rate], ladder: Ladder) -> Figure:
     """Draw ε by T with the slopes of the theorems, and the exponents with their intervals."""
     figure = Figure(figsize=(7.6, 4.0), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
     for rate in rates:
-        colour, line = STYLE[rate.key]
-        epsilon = np.sqrt(np.mean(rate.squares, axis=1))
+        colour, line = STYLE[rate["run"]]
+        epsilon = np.sqrt(np.mean(rate["squares"], axis=1))
         style: Any = {"color": colour, "linestyle": line, "marker": "o", "markersize": 3}
-        left.plot(rate.lengths, epsilon, label=CLAIMS[rate.key].title, **style)
-    _guides(left, rates)
+        left.plot(ladder.lengths, epsilon, label=CLAIMS[rate["run"]].title, **style)
+    lowest = min(float(np.sqrt(np.mean(rate["squares"][0]))) for rate in rates)
+    _guides(left, np.array(ladder.lengths, dtype=np.float64), lowest)
     left.set(yscale="log", xlabel="rounds T", ylabel="ε,  ε² = mean of ‖∇F(wₜ)‖²")
     left.set_xscale("log", base=2)
-    left.set_title(f"stationarity reached, {data}")
+    left.set_title(f"stationarity reached, {ladder.data}")
     _exponents(right, rates)
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5, columnspacing=1.4)
@@ -86,9 +87,9 @@ def rates_figure(rates: Sequence[MeasuredRate], data: str) -> Figure:
 
 
 def _six_panels(
-    curves: Mapping[Key, RunCurves],
+    curves: Mapping[Key, Curves],
     methods: Sequence[str],
-    panel: Callable[[Axes, RunCurves], None],
+    panel: Callable[[Axes, Curves], None],
     x: str,
     y: str,
     title: str,
@@ -109,24 +110,24 @@ def _six_panels(
     return figure
 
 
-def _along_rounds(axes: Axes, curves: RunCurves) -> None:
+def _along_rounds(axes: Axes, curves: Curves) -> None:
     """Training AP by round, from the fifth on: the first leap would hide the rest."""
     late = np.array(AT) >= 5
-    _band(axes, np.array(AT)[late], np.array(curves.train_ap)[:, late], curves.method)
+    _band(axes, np.array(AT)[late], np.array(curves["train_ap"])[:, late], curves["method"])
     axes.set_xlim(0, AT[-1])
 
 
-def _along_seconds(axes: Axes, curves: RunCurves) -> None:
+def _along_seconds(axes: Axes, curves: Curves) -> None:
     """Training AP by milliseconds of CPU time, from the first round on."""
-    milliseconds = 1e3 * curves.seconds_per_round * np.array(AT[1:])
-    _band(axes, milliseconds, np.array(curves.train_ap)[:, 1:], curves.method)
+    milliseconds = 1e3 * curves["seconds_per_round"] * np.array(AT[1:])
+    _band(axes, milliseconds, np.array(curves["train_ap"])[:, 1:], curves["method"])
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
 
 
-def _over_recall(axes: Axes, curves: RunCurves) -> None:
+def _over_recall(axes: Axes, curves: Curves) -> None:
     """Precision by recall; every second point, which halves the file."""
-    _band(axes, RECALL[1::2], np.array(curves.precision)[:, 1::2], curves.method)
+    _band(axes, RECALL[1::2], np.array(curves["precision"])[:, 1::2], curves["method"])
     axes.set(xlim=(0, 1), ylim=(0, 1.02))
 
 
@@ -144,10 +145,8 @@ def _legend(figure: Figure, title: str) -> None:
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
 
 
-def _guides(axes: Axes, rates: Sequence[MeasuredRate]) -> None:
+def _guides(axes: Axes, lengths: Floats, lowest: float) -> None:
     """Thin lines with the slopes of T = O(1/ε⁴) and T = O(1/ε⁵)."""
-    lengths = np.array(rates[0].lengths, dtype=np.float64)
-    lowest = min(float(np.sqrt(np.mean(rate.squares[0]))) for rate in rates)
     guides: Any = ((4, "⁴", "solid", -3), (5, "⁵", (0, (2, 2)), 3))
     for exponent, name, dash, above in guides:
         fall = 0.55 * lowest * (lengths / lengths[0]) ** (-1 / exponent)
@@ -158,23 +157,25 @@ def _guides(axes: Axes, rates: Sequence[MeasuredRate]) -> None:
         )  # fmt: skip
 
 
-def _exponents(axes: Axes, rates: Sequence[MeasuredRate]) -> None:
+def _exponents(axes: Axes, rates: Sequence[Rate]) -> None:
     """Exponent p of every method with its 95 % interval, and a cross for the theorem's."""
     for exponent in (4, 5):
         axes.axvline(exponent, color="0.75", linewidth=0.9)
     ends = [6.0]
     for row, rate in enumerate(rates):
-        colour, _ = STYLE[rate.key]
-        for fitted, shift, face in ((rate.whole, -0.13, colour), (rate.upper, 0.13, "white")):
-            if not np.isfinite(fitted.exponent):
+        colour, _ = STYLE[rate["run"]]
+        both = (("exponent", -0.13, colour), ("exponent_of_longer_half", 0.13, "white"))
+        for name, shift, face in both:
+            p, low, high = rate[name]
+            if p is None:
                 continue
-            y, high = row + shift, min(fitted.high, 1e3)
-            axes.plot([fitted.low, high], [y, y], color=colour, linewidth=1.3)
-            axes.plot(fitted.exponent, y, "o", color=colour, markersize=5, markerfacecolor=face)
-            ends.append(high)
-        axes.plot(CLAIMS[rate.key].exponent, row, "x", color="0.25", markersize=6)
+            y, end = row + shift, high or 1e3
+            axes.plot([low, end], [y, y], color=colour, linewidth=1.3)
+            axes.plot(p, y, "o", color=colour, markersize=5, markerfacecolor=face)
+            ends.append(end)
+        axes.plot(rate["theorem"], row, "x", color="0.25", markersize=6)
     axes.set_xlim(0, 1.05 * min(max(ends), 12.0))
-    axes.set_yticks(range(len(rates)), [CLAIMS[rate.key].title for rate in rates])
+    axes.set_yticks(range(len(rates)), [CLAIMS[rate["run"]].title for rate in rates])
     axes.set_ylim(len(rates) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)

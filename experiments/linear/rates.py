@@ -2,10 +2,10 @@ r"""Convergence rates, measured: how many rounds T a stationarity of ε takes.
 
     E[ 1/T Σₜ ‖∇F(wₜ)‖² ] ≤ ε²   after   T = O(1/εᵖ)   rounds
 
-`CLAIMS` lists the theorems. They leave the constants free: η and β of the shortest run are those with the smallest
-F(w_T) there, on separate batches, and longer runs follow the orders. Choosing by the smallest
-gradient instead would select steps of 100, which move w to where σ is flat. ∇F is the exact gradient
-over all pairs, with the penalty. The sum is estimated without bias from one random round in each
+`CLAIMS` lists the theorems. They leave the constants free: η and β of the shortest run are those
+with the smallest F(w_T), on separate batches, and longer runs follow the orders. Choosing by the
+smallest gradient would select steps of 100, which move w to where σ is flat. ∇F is the exact
+gradient over all pairs, with the penalty; the sum over t is estimated from one random round in each
 of 64 equal stretches. g̃ and ∇g̃ come from independent batches. p is fitted by least squares,
 log ε = a − log T / p, with a bootstrap interval over the runs.
 """
@@ -69,32 +69,13 @@ FULL = Ladder("w6a", tuple(2**k for k in range(8, 16)), seeds=5)
 QUICK = Ladder("mushrooms", tuple(2**k for k in range(6, 10)), seeds=3)
 
 
-class FittedExponent(NamedTuple):
-    """Exponent p with the ends of its 95 % interval; infinite where ε does not fall."""
-
-    exponent: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return "{} ({} to {})".format(*(f"{x:.1f}" if np.isfinite(x) else "∞" for x in self))
+Rate = dict[str, Any]
+"""Measurements for one claim; `squares` are 1/T Σ‖∇F‖² by length and seed."""
+Interval = tuple[float | None, float | None, float | None]
+"""Exponent p and the ends of its 95 % interval; None if infinite, where ε does not fall."""
 
 
-class MeasuredRate(NamedTuple):
-    """Measurements for one claim."""
-
-    key: str
-    eta: float
-    beta: float
-    lengths: tuple[int, ...]
-    squares: list[list[float]]
-    """1/T Σ‖∇F‖² of every run: for every length, a list over the seeds."""
-    whole: FittedExponent
-    upper: FittedExponent
-    """Fit to the longer half of the runs, where constants matter less."""
-
-
-def measure_rates(store: Store, ladder: Ladder = FULL, jobs: int = 2) -> list[MeasuredRate]:
+def measure_rates(store: Store, ladder: Ladder = FULL, jobs: int = 2) -> list[Rate]:
     """Choose constants at the shortest length, run what is missing, fit p."""
     name, lengths, seeds = ladder
     tuning = {key: [Unit(_tune, (key, name, lengths[0]))] for key in CLAIMS}
@@ -110,21 +91,28 @@ def measure_rates(store: Store, ladder: Ladder = FULL, jobs: int = 2) -> list[Me
     }
     found = store.collect(runs, jobs, "runs")
     rates, half = [], len(lengths) // 2
-    for key, (eta, beta) in first.items():
+    for key, claim in CLAIMS.items():
         squares = [found[key, length] for length in lengths]
-        whole = fit_exponent(lengths, squares)
-        upper = fit_exponent(lengths[half:], squares[half:])
-        rates.append(MeasuredRate(key, eta, beta, lengths, squares, whole, upper))
+        rates.append(
+            {
+                "run": key,
+                "statement": claim.source,
+                "theorem": claim.exponent,
+                "eta": first[key][0],
+                "beta": first[key][1],
+                "squares": squares,
+                "exponent": fit_exponent(lengths, squares),
+                "exponent_of_longer_half": fit_exponent(lengths[half:], squares[half:]),
+            }
+        )
     return rates
 
 
-def fit_exponent(
-    lengths: tuple[int, ...], squares: list[list[float]], *, resamples: int = 2000
-) -> FittedExponent:
+def fit_exponent(lengths: Sequence[int], squares: list[list[float]]) -> Interval:
     """Fit p of log ε = a − log T / p; the bootstrap resamples runs within each length."""
     table = np.array(squares)
     rng = np.random.default_rng(0)
-    drawn = rng.integers(table.shape[1], size=(resamples, *table.shape))
+    drawn = rng.integers(table.shape[1], size=(2000, *table.shape))
     means = np.take_along_axis(table[None], drawn, axis=2).mean(axis=2)
     logs = np.log(np.array(lengths, dtype=np.float64))
     logs -= logs.mean()
@@ -134,35 +122,27 @@ def fit_exponent(
         return np.asarray(-0.5 * np.log(mean_square) @ logs / (logs @ logs))
 
     low, high = np.quantile(fall(means), [0.025, 0.975])
-    inverses = (float(fall(table.mean(axis=1))), float(high), float(low))
-    return FittedExponent(*(1 / x if x > 0 else float("inf") for x in inverses))
+    p, p_low, p_high = (
+        float(1 / x) if x > 0 else None for x in (fall(table.mean(axis=1)), high, low)
+    )
+    return p, p_low, p_high
 
 
-def rates_to_markdown(rates: Sequence[MeasuredRate]) -> str:
+def rates_to_markdown(rates: Sequence[Rate]) -> str:
     """Format the exponent of every method beside the theorem's."""
+
+    def words(interval: Interval) -> str:
+        return "{} ({} to {})".format(*("∞" if x is None else f"{x:.1f}" for x in interval))
+
     head = ["method", "statement", "theorem", "p, all T", "p, longer half"]
     rows = []
     for rate in rates:
-        claim = CLAIMS[rate.key]
-        first, last = (float(np.sqrt(np.mean(rate.squares[k]))) for k in (0, -1))
-        fits = [str(claim.exponent), str(rate.whole), str(rate.upper)]
-        ends = [f"{first:.3g} → {last:.3g}", f"{rate.eta:g}, {rate.beta:g}"]
-        rows.append([claim.title, claim.source, *fits, *ends])
+        first, last = (float(np.sqrt(np.mean(rate["squares"][k]))) for k in (0, -1))
+        claim = [CLAIMS[rate["run"]].title, rate["statement"], str(rate["theorem"])]
+        fits = [words(rate["exponent"]), words(rate["exponent_of_longer_half"])]
+        ends = [f"{first:.3g} → {last:.3g}", f"{rate['eta']:g}, {rate['beta']:g}"]
+        rows.append([*claim, *fits, *ends])
     return markdown_table([*head, "ε, shortest → longest", "η, β at the shortest"], rows)
-
-
-def rates_to_json(rates: Sequence[MeasuredRate], ladder: Ladder) -> dict[str, Any]:
-    """Return all measurements as plain data; null where an exponent is infinite."""
-
-    def finite(fitted: FittedExponent) -> dict[str, float | None]:
-        return {name: x if np.isfinite(x) else None for name, x in fitted._asdict().items()}
-
-    entries = []
-    for rate in rates:
-        claim = {"statement": CLAIMS[rate.key].source, "theorem": CLAIMS[rate.key].exponent}
-        fits = {"whole": finite(rate.whole), "upper": finite(rate.upper)}
-        entries.append({**rate._asdict(), **claim, **fits})
-    return {**ladder._asdict(), "rates": entries}
 
 
 def _tune(key: str, name: str, length: int) -> list[float]:
@@ -177,7 +157,8 @@ def _tune(key: str, name: str, length: int) -> list[float]:
             values.append(objective(run.w)[0] if np.isfinite(run.w).all() else np.inf)
         return float(np.mean(values))
 
-    return list(min(product(ETAS, BETAS), key=value_at))
+    eta, beta = min(product(ETAS, BETAS), key=value_at)
+    return [eta, beta]
 
 
 def _stationarity(

@@ -6,7 +6,7 @@ stochastic method has five repeats. Other models run once where the split is giv
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -39,51 +39,8 @@ NOT_STOCHASTIC = {
 }
 
 
-class TableCell(NamedTuple):
-    """One number of the table and its repeats."""
-
-    method: str
-    data: str
-    train_aps: tuple[float, ...]
-    test_aps: tuple[float, ...]
-    setting: LinearSetting | None
-
-    @property
-    def mean(self) -> float:
-        """Mean test AP."""
-        return mean_and_std(self.test_aps)[0]
-
-    @property
-    def published(self) -> float | None:
-        """The paper's number, if it has one."""
-        return PUBLISHED.get(self.method, (None,) * len(DATA))[DATA.index(self.data)]
-
-    @property
-    def difference(self) -> float | None:
-        """Mean test AP minus the paper's number."""
-        return None if self.published is None else self.mean - self.published
-
-    @property
-    def command(self) -> str:
-        """Command that computes this cell again."""
-        words = f"python -m experiments cell {self.method} {self.data}"
-        return words if self.setting is None else f"{words} --setting {self.setting.spelled}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all of it as plain data."""
-        repeats = zip(self.train_aps, self.test_aps, strict=True)
-        return {
-            "method": self.method,
-            "data": self.data,
-            "mean": self.mean,
-            "std": mean_and_std(self.test_aps)[1],
-            "train_mean": mean_and_std(self.train_aps)[0],
-            "repeats": [{"train_ap": train, "test_ap": test} for train, test in repeats],
-            "setting": None if self.setting is None else self.setting._asdict(),
-            "published": self.published,
-            "difference": self.difference,
-            "command": self.command,
-        }
+Cell = dict[str, Any]
+"""One number of the table, its repeats, and how to compute it again."""
 
 
 def all_keys(*, further: bool = True) -> list[Key]:
@@ -120,14 +77,30 @@ def choose_settings(store: Store, keys: Sequence[Key], jobs: int = 2) -> dict[Ke
 
 def run_cells(
     store: Store, keys: Sequence[Key], settings: Mapping[Key, LinearSetting], jobs: int = 2
-) -> list[TableCell]:
+) -> list[Cell]:
     """Train and test every cell with its setting."""
     units = {key: units_of(*key, settings.get(key)) for key in keys}
-    cells = []
-    for key, repeats in store.collect(units, jobs, "chosen settings").items():
-        train_aps, test_aps = zip(*repeats, strict=True)
-        cells.append(TableCell(*key, train_aps, test_aps, settings.get(key)))
-    return cells
+    found = store.collect(units, jobs, "chosen settings")
+    return [make_cell(*key, settings.get(key), found[key]) for key in keys]
+
+
+def make_cell(method: str, name: str, setting: LinearSetting | None, repeats: list[Any]) -> Cell:
+    """Return the record of a cell; `repeats` are pairs of training and test AP."""
+    mean, std = mean_and_std([test for _, test in repeats])
+    published = PUBLISHED.get(method, (None,) * len(DATA))[DATA.index(name)]
+    option = "" if setting is None else f" --setting {setting.spelled}"
+    return {
+        "method": method,
+        "data": name,
+        "mean": mean,
+        "std": std,
+        "train_mean": mean_and_std([train for train, _ in repeats])[0],
+        "repeats": [{"train_ap": train, "test_ap": test} for train, test in repeats],
+        "setting": None if setting is None else setting._asdict(),
+        "published": published,
+        "difference": None if published is None else mean - published,
+        "command": f"python -m experiments cell {method} {name}{option}",
+    }
 
 
 def units_of(method: str, name: str, setting: LinearSetting | None) -> list[Unit]:
@@ -138,17 +111,17 @@ def units_of(method: str, name: str, setting: LinearSetting | None) -> list[Unit
     return [Unit(_fitted, (method, name, repeat)) for repeat in range(repeats)]
 
 
-def cells_to_markdown(cells: Sequence[TableCell]) -> str:
+def cells_to_markdown(cells: Sequence[Cell]) -> str:
     """Format test AP beside the paper's numbers, and a second table with the chosen settings."""
-    names = list(dict.fromkeys(cell.data for cell in cells))
+    names = list(dict.fromkeys(cell["data"] for cell in cells))
     results, settings = [], []
-    for method in dict.fromkeys(cell.method for cell in cells):
-        row = [cell for cell in cells if cell.method == method]
+    for method in dict.fromkeys(cell["method"] for cell in cells):
+        row = [cell for cell in cells if cell["method"] == method]
         results.append([title_of(method), *map(_test_ap, row)])
         if method in PUBLISHED:
             results.append(["*paper (ours − paper)*", *map(_paper, row)])
         if method in METHODS:
-            spelled = [cell.setting.spelled for cell in row if cell.setting is not None]
+            spelled = [LinearSetting(**cell["setting"]).spelled for cell in row]
             settings.append([f"`{method}`", *spelled])
     tables = (
         markdown_table(["method", *names], results),
@@ -159,14 +132,14 @@ def cells_to_markdown(cells: Sequence[TableCell]) -> str:
     return "\n".join(tables)
 
 
-def _test_ap(cell: TableCell) -> str:
-    if len(cell.test_aps) == 1:
-        return f"{cell.mean:.3f}"
-    return format_mean(*mean_and_std(cell.test_aps), digits=3)
+def _test_ap(cell: Cell) -> str:
+    one = len(cell["repeats"]) == 1
+    return f"{cell['mean']:.3f}" if one else format_mean(cell["mean"], cell["std"], 3)
 
 
-def _paper(cell: TableCell) -> str:
-    return "–" if cell.published is None else f"{cell.published:.3f} ({cell.difference:+.3f})"
+def _paper(cell: Cell) -> str:
+    published = cell["published"]
+    return "–" if published is None else f"{published:.3f} ({cell['difference']:+.3f})"
 
 
 def _grid(method: str, name: str, repeat: int) -> list[float]:
