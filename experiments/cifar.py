@@ -81,7 +81,7 @@ def split_off_validation(y: Mask, seed: int, share: float = 0.2) -> tuple[Mask, 
 def read_archive(path: Path, archive: CifarArchive) -> tuple[Bytes, Bytes, Bytes, Bytes]:
     """Images and classes of the training and the test part; nothing is unpacked to disk."""
     parts: dict[bool, list[Bytes]] = {False: [], True: []}
-    with named_errors(path), tarfile.open(path) as tar:
+    with named_errors(path), tarfile.open(path, "r:gz") as tar:
         for name in sorted(name for name in tar.getnames() if name.endswith(".bin")):
             raw = np.frombuffer(cast(IO[bytes], tar.extractfile(name)).read(), np.uint8)
             parts["test" in name].append(raw.reshape(-1, archive.label_bytes + 3 * 32 * 32))

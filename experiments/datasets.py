@@ -140,8 +140,9 @@ def named_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except damaged as error:
+        reason = " ".join(str(error).split())
         raise FileFormatError(
-            f"{path} is damaged or is another file ({error}): delete it and run the command again"
+            f"{path} is damaged or is another file ({reason}): delete it and run the command again"
         ) from error
 
 

@@ -193,13 +193,14 @@ def rows_to_markdown(rows: list[Row]) -> str:
     lines = []
     for row in rows:
         seeds = ", ".join(f"{ap:.4f}" for ap in row["test_aps"])
-        paper = "–" if row["published"] is None else format_mean(*row["published"], 4)
+        paper = row["published"]
         names = ("η", "τ" if row["method"] == "smoothap" else "γ", "β₀")
         named = zip(names, row["setting"].values(), strict=True)
         chosen = [f"{name} {value:g}" for name, value in named if value is not None]
         chosen.append(f"epoch {'/'.join(map(str, row['chosen_epochs']))}")
         mean = format_mean(row["mean"], row["std"], 4)
-        lines.append([TITLES[row["method"]], mean, seeds, paper, ", ".join(chosen)])
+        published = "–" if paper is None else format_mean(paper[0], paper[1], 4)
+        lines.append([TITLES[row["method"]], mean, seeds, published, ", ".join(chosen)])
     return markdown_table(["method", "test AP", "every seed", "paper", "chosen"], lines)
 
 

@@ -178,7 +178,7 @@ def start_network(stage: Stage, folder: Path) -> ResidualNetwork:
 def ap_of(network: nn.Module, images: Tensor, labels: Tensor) -> float:
     """AP of the network's logits; 0 if they are not finite."""
     network.eval()
-    logits = [network(normalise(batch))[:, 0].float() for batch in images.split(500)]
+    logits = [network(normalise(batch))[:, 0].float() for batch in torch.split(images, 500)]
     scores = torch.cat(logits).cpu().numpy()
     return average_precision(labels.cpu().numpy(), scores) if np.isfinite(scores).all() else 0.0
 

@@ -1,9 +1,9 @@
-"""The networks are those of He et al.: known by their numbers of parameters."""
+"""The networks of He et al., and the random crops and flips of their input."""
 
 import pytest
 import torch
 
-from apmax.errors import ParameterError
+from experiments.deep.augmentation import DEVIATION, MEAN, PADDING, crop_and_flip, normalise
 from experiments.deep.networks import build, resnet18, resnet20
 
 
@@ -14,13 +14,8 @@ from experiments.deep.networks import build, resnet18, resnet20
 )
 def test_ten_outputs_take_the_published_number_of_parameters(make, parameters):
     assert sum(p.numel() for p in make(outputs=10).parameters()) == parameters
-
-
-@pytest.mark.parametrize("name", ["resnet20", "resnet18"])
-def test_an_image_has_one_logit(name):
-    network = build(name, 0).eval()
     with torch.no_grad():
-        assert network(torch.zeros(2, 3, 32, 32)).shape == (2, 1)
+        assert make().eval()(torch.zeros(2, 3, 32, 32)).shape == (2, 1)
 
 
 def test_the_padded_shortcut_takes_every_second_pixel_and_adds_channels_of_zeros():
@@ -33,7 +28,7 @@ def test_the_padded_shortcut_takes_every_second_pixel_and_adds_channels_of_zeros
     assert not y[:, 24:].any()
 
 
-def test_weights_come_from_the_seed_and_the_global_generator_is_left_alone():
+def test_weights_come_from_the_seed_and_the_global_generator_does_not_change():
     before = torch.get_rng_state()
     first, again, other = build("resnet20", 1), build("resnet20", 1), build("resnet20", 2)
     assert torch.equal(first.last.weight, again.last.weight)
@@ -41,6 +36,29 @@ def test_weights_come_from_the_seed_and_the_global_generator_is_left_alone():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_an_unknown_network_is_refused():
-    with pytest.raises(ParameterError, match="resnet20"):
-        build("resnet21", 0)
+def one_by_one(images, generator):
+    """The same crops and flips, image by image."""
+    count, _, height, width = images.shape
+    shifts = torch.randint(0, 2 * PADDING + 1, (2, count), generator=generator)
+    flipped = torch.rand(count, generator=generator) < 0.5
+    padded = torch.nn.functional.pad(images, (PADDING,) * 4)
+    shown = torch.empty_like(images)
+    for i in range(count):
+        top, left = shifts[0, i], shifts[1, i]
+        shown[i] = padded[i, :, top : top + height, left : left + width]
+        if flipped[i]:
+            shown[i] = shown[i].flip(2)
+    return shown
+
+
+def test_a_batch_is_cropped_and_flipped_like_its_images_one_by_one():
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (12, 3, 9, 9), generator=generator, dtype=torch.uint8)
+    got = crop_and_flip(images, torch.Generator().manual_seed(5))
+    assert torch.equal(got, one_by_one(images, torch.Generator().manual_seed(5)))
+
+
+def test_normalised_images_have_the_published_mean_and_deviation():
+    images = torch.randint(0, 256, (4, 3, 5, 5), dtype=torch.uint8)
+    mean, deviation = (torch.tensor(x)[:, None, None] for x in (MEAN, DEVIATION))
+    torch.testing.assert_close(normalise(images) * deviation + mean, images / 255)
