@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,8 @@ class DeepExperiment:
                 f"`processes` = {ranks} must divide the batch's {positives} positives"
             )
         self.preset, self.data, self.fabric = preset, data, fabric
-        self.folder, self.options = folder, (compiled, threads)
+        self.folder = folder
+        self.train = partial(train, folder=folder, compiled=compiled, threads=threads)
         self.known = {} if tune or data != "cifar10" else preset.chosen
 
     def table(self, methods: Sequence[str], seeds: Sequence[int] | None = None) -> list[Row]:
@@ -175,9 +177,8 @@ class DeepExperiment:
     def _train(self, stage: Stage) -> None:
         if read_json(self.folder / stage.name / RESULT) is not None:
             return
-        launch: Any = self.fabric.launch
         try:
-            launch(train, stage, self.folder, *self.options)
+            self.fabric.launch(partial(self.train, stage=stage))
         except ProcessRaisedException as error:
             reason = str(error).strip().splitlines()[-1]
             raise ApmaxError(f"rank {error.error_index} failed: {reason}") from error

@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pooch
 import pytest
-
-from apmax.errors import DownloadError, FileFormatError, ParameterError
 from experiments.cifar import ARCHIVES, load_imbalanced_cifar, read_archive, split_off_validation
+
+from apmax.errors import DownloadError, FileFormatError
 
 CIFAR10 = [f"cifar-10-batches-bin/data_batch_{k}.bin" for k in range(1, 6)]
 TEST10 = "cifar-10-batches-bin/test_batch.bin"
+PARTS = ("train", "test")
 
 
 def write_archive(path, parts, label_bytes=1):
@@ -56,23 +57,13 @@ def test_half_of_the_classes_is_positive_and_two_percent_of_them_stay(cifar10):
     np.testing.assert_array_equal(data.x[:5], first)
 
 
-def test_the_positives_that_stay_come_from_the_seed(cifar10):
-    first, again, other = (load_imbalanced_cifar("cifar10", seed=s) for s in (1, 1, 2))
-    np.testing.assert_array_equal(first.x, again.x)
-    assert not np.array_equal(first.x[first.y], other.x[other.y])
-
-
 def test_cifar100_has_its_fine_class_second(tmp_path):
-    train, test = np.arange(100, dtype=np.uint8), np.arange(50, 60, dtype=np.uint8)
-    members = {
-        "cifar-100-binary/train.bin": (train, images_of(train)),
-        "cifar-100-binary/test.bin": (test, images_of(test)),
-    }
+    classes = np.arange(100, dtype=np.uint8)
+    members = {f"cifar-100-binary/{part}.bin": (classes, images_of(classes)) for part in PARTS}
     write_archive(tmp_path / "c.tar.gz", members, label_bytes=2)
-    x, classes, _, test_classes = read_archive(tmp_path / "c.tar.gz", ARCHIVES["cifar100"])
-    np.testing.assert_array_equal(classes, train)
-    np.testing.assert_array_equal(test_classes, test)
-    np.testing.assert_array_equal(x, members["cifar-100-binary/train.bin"][1])
+    x, found, _, _ = read_archive(tmp_path / "c.tar.gz", ARCHIVES["cifar100"])
+    np.testing.assert_array_equal(found, classes)
+    np.testing.assert_array_equal(x, images_of(classes))
 
 
 def test_the_split_is_four_to_one_in_each_class_and_comes_from_the_seed():
@@ -83,23 +74,10 @@ def test_the_split_is_four_to_one_in_each_class_and_comes_from_the_seed():
     assert not np.array_equal(validation, split_off_validation(y, seed=1)[1])
 
 
-def cut(path):
-    path.write_bytes(path.read_bytes()[:2000])
-
-
-def wrong_records(path):
-    write_archive(path, {CIFAR10[0]: (np.zeros(1), np.zeros((1, 9)))})
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [lambda path: path.write_bytes(b"no archive"), lambda path: write_archive(path, {}), cut,
-     wrong_records],
-    ids=["no archive", "empty", "cut short", "wrong records"],
-)  # fmt: skip
-def test_a_damaged_archive_is_named(damage, cifar10, tmp_path):
+@pytest.mark.parametrize("kept", [0, 2000], ids=["empty", "cut short"])
+def test_a_damaged_archive_is_named(kept, cifar10, tmp_path):
     path = tmp_path / "images" / "cifar-10-binary.tar.gz"
-    damage(path)
+    path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(FileFormatError, match=r"cifar-10-binary.tar.gz is damaged .*delete it"):
         read_archive(path, ARCHIVES["cifar10"])
     with pytest.raises(FileFormatError, match="its MD5 is not"):
@@ -112,8 +90,3 @@ def test_a_failed_download_says_how_to_provide_the_file(tmp_path: Path, monkeypa
     monkeypatch.setattr("experiments.cifar.PAGE", "http://127.0.0.1:9/")
     with pytest.raises(DownloadError, match=r"FOLDER/images/cifar-100-binary.tar.gz"):
         load_imbalanced_cifar("cifar100")
-
-
-def test_an_unknown_set_is_refused():
-    with pytest.raises(ParameterError, match="cifar10"):
-        load_imbalanced_cifar("cifar11")

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
-
 from experiments.__main__ import app
 from experiments.linear import grid, rates
 from experiments.linear.rates import CLAIMS, Ladder
+from typer.testing import CliRunner
 
 
 def run(*words: str) -> Any:
@@ -85,12 +84,14 @@ def test_rates_write_a_table_a_picture_and_numbers(
     monkeypatch.setattr(rates, "ETAS", (1.0,))
     monkeypatch.setattr(rates, "BETAS", (0.5,))
     monkeypatch.setattr(rates, "QUICK", Ladder("mushrooms", (16, 32, 64), seeds=2))
-    words = ["rates", "--quick", "--jobs", "1", "--out", str(tmp_path)]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
-    assert "Theorem 3" in done.stdout
-    found = json.loads((tmp_path / "rates-quick.json").read_text())
-    assert [one["run"] for one in found["rates"]] == list(CLAIMS)
-    assert "Theorem 3" in (tmp_path / "rates-quick.md").read_text()
-    for kind in ("svg", "png"):
-        assert (tmp_path / f"rates-quick.{kind}").stat().st_size > 1000
+    found = []
+    for folder in ("a", "b"):
+        words = ["rates", "--quick", "--jobs", "1", "--out", str(tmp_path / folder)]
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.output
+        assert "Theorem 3" in done.stdout
+        found.append(json.loads((tmp_path / folder / "rates-quick.json").read_text()))
+    assert [one["run"] for one in found[0]["rates"]] == list(CLAIMS)
+    assert found[0] == found[1]
+    assert "Theorem 3" in (tmp_path / "a" / "rates-quick.md").read_text()
+    assert (tmp_path / "a" / "rates-quick.svg").stat().st_size > 1000

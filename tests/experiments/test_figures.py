@@ -7,14 +7,13 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pytest
-
-from apmax.metrics import average_precision
 from experiments.linear import curves, table3
 from experiments.linear.curves import AT, RECALL, Curves, precision_at
-from experiments.linear.figures import STYLE, appendix_figure, paper_figures, rates_figure
+from experiments.linear.figures import appendix_figure, paper_figures
 from experiments.linear.grid import DATA, PAPER_METHODS, REPEATS
-from experiments.linear.rates import CLAIMS, Ladder
 from experiments.output import save_figures
+
+from apmax.metrics import average_precision
 
 
 def made_up() -> dict[tuple[str, str], Curves]:
@@ -53,11 +52,6 @@ def test_every_figure_has_six_panels_one_legend_and_a_line_for_each_method() -> 
         assert len(colours) == (2 if name == "v1-v2" else len(PAPER_METHODS))
 
 
-def test_methods_differ_in_colour_and_most_in_line_style() -> None:
-    assert len({colour for colour, _ in STYLE.values()}) == len(STYLE)
-    assert len({str(line) for _, line in STYLE.values()}) == len(STYLE) - 1
-
-
 def test_the_same_curves_give_the_same_files(tmp_path: Path) -> None:
     before = dict(mpl.rcParams)
     for folder in "ab":
@@ -67,14 +61,6 @@ def test_the_same_curves_give_the_same_files(tmp_path: Path) -> None:
         assert first == second
     assert (tmp_path / "a" / "appendix.svg").stat().st_size < 200_000
     assert dict(mpl.rcParams) == before
-
-
-def test_rates_are_drawn_also_where_nothing_falls() -> None:
-    rate = {"squares": [[1, 2], [1, 2]], "theorem": 4, "exponent": (4.0, 3.0, 5.0)}
-    rates = [{**rate, "run": key, "exponent_of_longer_half": (None, 3.0, None)} for key in CLAIMS]
-    figure = rates_figure(rates, Ladder("w6a", (8, 16), 2))
-    assert len(figure.axes) == 2
-    assert len(figure.axes[0].lines) == len(CLAIMS) + 2
 
 
 def test_a_curve_ends_where_the_cell_does(real_data: Path) -> None:

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from apmax.objective.surrogates import SQUARED_HINGE
 from experiments.linear import rates
 from experiments.linear.grid import PENALTY, POSITIVES
-from experiments.linear.rates import CLAIMS, Ladder, fit_exponent, measure_rates
-from experiments.store import Store
+from experiments.linear.rates import CLAIMS, fit_exponent
 from tests.oracle import equations
+
+from apmax.objective.surrogates import SQUARED_HINGE
 
 LENGTHS = tuple(2**k for k in range(8, 14))
 
@@ -63,15 +62,3 @@ def test_theorem_one_updates_every_positive_in_every_round(real_data: Path) -> N
     assert drawn.value_positives.shape == (3, POSITIVES)
     run.advance(2)
     assert np.isfinite(run.w).all()
-
-
-def test_rates_are_the_same_twice(
-    tmp_path: Path, real_data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rates, "ETAS", (1.0, 0.1))
-    monkeypatch.setattr(rates, "BETAS", (0.5,))
-    ladder = Ladder("mushrooms", (16, 32, 64), seeds=2)
-    first, again = (measure_rates(Store(tmp_path / folder), ladder, jobs=1) for folder in "ab")
-    assert [rate["run"] for rate in first] == list(CLAIMS)
-    assert first == again
-    assert all(np.array(rate["squares"]).shape == (3, 2) for rate in first)

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from apmax.errors import ParameterError, UnknownNameError
-from apmax.methods import METHODS
 from experiments import store
 from experiments.datasets import PaperSet
 from experiments.linear import grid, table3
 from experiments.linear.grid import LinearSetting, best_setting, settings_of
 from experiments.store import Store, Unit
+
+from apmax.errors import ParameterError
+from apmax.methods import METHODS
 
 
 def test_the_grid_is_the_papers() -> None:
@@ -26,19 +26,16 @@ def test_the_grid_is_the_papers() -> None:
         assert len(set(settings)) == len(settings)
 
 
-def test_the_highest_training_ap_is_chosen() -> None:
-    method = METHODS["adap-adam"]
-    train_aps = np.full(len(settings_of(method)), 0.1)
-    train_aps[7] = 0.9
-    assert best_setting(method, train_aps) == settings_of(method)[7]
-
-
 @pytest.mark.parametrize("name", ["adap-adam", "smoothap"])
-def test_of_equals_the_widest_margin_and_then_the_smallest_step_is_chosen(name: str) -> None:
+def test_the_highest_training_ap_is_chosen_then_the_widest_margin_and_smallest_step(
+    name: str,
+) -> None:
     train_aps = np.full(len(settings_of(METHODS[name])), 1.0)
     train_aps[::3] -= grid.SAME_AP / 2
     chosen = best_setting(METHODS[name], train_aps)
     assert (chosen.eta, chosen.gamma) == (0.01, 1.0)
+    train_aps[7] = 1.1
+    assert best_setting(METHODS[name], train_aps) == settings_of(METHODS[name])[7]
 
 
 def test_the_grid_never_sees_test_data(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,17 +78,9 @@ def test_a_stopped_run_resumes_and_changed_code_starts_again(
     found = Store(tmp_path / "results").collect({"a": units[::-1]}, jobs=1, title="")
     assert found == {"a": [25, 16, 9, 4, 1, 0]}
     assert len(Path(log).read_text().split()) <= 7  # stored results are not computed again
-    monkeypatch.setattr(store, "code_digest", lambda *_: "other code")
+    monkeypatch.setattr(store, "SOURCES", store.SOURCES[1:])  # as if the code had changed
     list(Store(tmp_path / "results").results(units, jobs=1))
     assert len(Path(log).read_text().split()) >= 12
-
-
-def test_results_depend_on_the_code_of_their_work(tmp_path: Path) -> None:
-    for name in "ab":
-        (tmp_path / f"{name}.py").write_text(f"# {name}")
-    digests = {store.code_digest(*store.SOURCES, tmp_path / f"{name}.py") for name in "ab"}
-    assert len(digests | {store.code_digest(*store.SOURCES[1:])}) == 3
-    assert all(source.exists() for source in store.SOURCES)
 
 
 def test_a_cell_is_the_same_twice_and_learns(tmp_path: Path, real_data: Path) -> None:
@@ -110,13 +99,6 @@ def test_a_model_without_randomness_runs_once_on_a_given_split() -> None:
     names = [unit.name for unit in table3.units_of("logistic", "w8a", None)]
     assert names == ["fitted-logistic-w8a-0"]
     assert len(table3.units_of("logistic", "phishing", None)) == 5
-
-
-def test_unknown_cells_are_answered_with_the_nearest() -> None:
-    with pytest.raises(UnknownNameError, match="adap-adam"):
-        table3.check_key("adap", "w8a")
-    with pytest.raises(UnknownNameError, match="w8a"):
-        table3.check_key("adap-adam", "w9a")
 
 
 def test_tables_have_every_cell_the_papers_number_and_the_command() -> None:

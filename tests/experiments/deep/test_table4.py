@@ -11,17 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from filelock import FileLock
-from typer.testing import CliRunner
-
-from apmax.errors import ApmaxError, ParameterError
 from experiments.__main__ import app
 from experiments.deep import trainer
+from experiments.deep.augmentation import crop_and_flip
 from experiments.deep.networks import build
 from experiments.deep.presets import PRESETS, TITLES, DeepSetting, Preset
 from experiments.deep.stages import COMPOSITIONAL, Stage, StageObjective
 from experiments.deep.table4 import DeepExperiment, make_fabric
 from experiments.deep.trainer import CHOSEN, ap_of, load_parts
+from filelock import FileLock
+from typer.testing import CliRunner
+
+from apmax.errors import ApmaxError, ParameterError
 
 TINY = Preset(
     network="resnet20",
@@ -70,10 +71,6 @@ def stage_of(method: str, epochs: int = 3, **changes: Any) -> Stage:
     return replace(stage, **changes)
 
 
-def experiment_in(folder: Path, preset: Preset = TINY, **options: Any) -> DeepExperiment:
-    return DeepExperiment(preset, folder, make_fabric(), threads=1, **options)
-
-
 def train(stage: Stage, folder: Path, processes: int = 1, amp: bool = False) -> dict[str, Any]:
     experiment = DeepExperiment(TINY, folder, make_fabric("cpu", processes, amp), threads=1)
     experiment._run([stage])
@@ -90,17 +87,17 @@ class Killed(Exception):
 
 @pytest.mark.parametrize("method", TITLES)
 def test_an_interrupted_stage_resumes_to_the_same_result(method, tmp_path, monkeypatch) -> None:
-    stage, steps, crop = stage_of(method), [], trainer.crop_and_flip
+    stage, steps = stage_of(method), []
 
     def dies_in_the_third_epoch(*arguments: Any) -> Any:
         steps.append(1)
         if len(steps) == 8:  # an epoch has three steps
             raise Killed
-        return crop(*arguments)
+        return crop_and_flip(*arguments)
 
     whole = train(stage, tmp_path / "whole")
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(trainer, "crop_and_flip", dies_in_the_third_epoch)
+    monkeypatch.setattr(trainer, "crop_and_flip", dies_in_the_third_epoch)
+    with pytest.raises(Killed):
         train(stage, tmp_path / "killed")
     resumed = train(stage, tmp_path / "killed")
     for result in (whole, resumed):
@@ -111,55 +108,38 @@ def test_an_interrupted_stage_resumes_to_the_same_result(method, tmp_path, monke
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_the_reported_ap_is_that_of_the_saved_weights(processes, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("processes", "amp"), [(1, False), (2, True)])
+def test_the_reported_ap_is_that_of_the_saved_weights(processes, amp, tmp_path: Path) -> None:
     stage = stage_of("adap", epochs=2)
-    result = train(stage, tmp_path, processes)
+    result = train(stage, tmp_path, processes, amp)
     best = max(result["curves"], key=lambda point: point["validation_ap"])
     assert result["chosen_epoch"] == best["epoch"]
     network = build("resnet20", 123)
     network.load_state_dict(chosen_weights(tmp_path, stage))
-    network.to(memory_format=torch.channels_last)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     parts = load_parts(stage)
-    assert ap_of(network, *parts["watched"]) == pytest.approx(best["train_ap"], abs=1e-6)
-    assert ap_of(network, *parts["validation"]) == pytest.approx(best["validation_ap"], abs=1e-6)
-    assert ap_of(network, *parts["test"]) == pytest.approx(result["test_ap"], abs=1e-6)
+    with make_fabric(amp=amp).autocast():
+        train_ap, validation_ap, test_ap = (
+            ap_of(network, *parts[name]) for name in ("watched", "validation", "test")
+        )
+    assert train_ap == pytest.approx(best["train_ap"], abs=1e-6)
+    assert validation_ap == pytest.approx(result["validation_ap"], abs=1e-6)
+    assert test_ap == pytest.approx(result["test_ap"], abs=1e-6)
 
 
-def test_methods_for_ap_start_with_a_new_last_layer_and_cross_entropy_continues(tmp_path):
-    pretraining = stage_of("cross-entropy", epochs=1)
-    train(pretraining, tmp_path)
-    before = chosen_weights(tmp_path, pretraining)
-    for method in TITLES:
-        stage = stage_of(method, start=pretraining)
-        weights = trainer.start_network(stage, tmp_path).state_dict()
-        assert torch.equal(weights["stem.0.weight"], before["stem.0.weight"])
-        kept = torch.equal(weights["last.weight"], before["last.weight"])
-        assert kept == method.startswith("cross-entropy")
-
-
-def test_half_precision_keeps_weights_and_ap_in_full(tmp_path: Path) -> None:
-    stage = stage_of("adap", epochs=1)
-    half, full = (train(stage, tmp_path / str(amp), amp=amp) for amp in (True, False))
-    assert half["curves"][0]["loss"] == pytest.approx(full["curves"][0]["loss"], abs=0.05)
-    assert half["curves"][0]["loss"] != full["curves"][0]["loss"]
-    assert chosen_weights(tmp_path / "True", stage)["last.weight"].dtype == torch.float32
-
-
-def test_an_error_of_a_rank_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ApmaxError, match=r"rank \d failed: .*resnet21"):
-        train(stage_of("adap", network="resnet21"), tmp_path, processes=2)
-
-
-def test_a_rate_that_is_too_high_counts_as_ap_0(tmp_path: Path) -> None:
+def test_failures_are_reported_and_a_diverging_rate_counts_as_ap_0(tmp_path: Path) -> None:
     stage = stage_of("adap", epochs=2)
     result = train(replace(stage, setting=stage.setting._replace(lr=1e30)), tmp_path)
     assert result["validation_ap"] == result["test_ap"] == 0.0
+    with pytest.raises(ApmaxError, match=r"rank \d failed: .*resnet21"):
+        train(replace(stage, network="resnet21"), tmp_path, processes=2)
+    with pytest.raises(ParameterError, match="must divide"):
+        train(stage, tmp_path, processes=3)
 
 
 def test_a_stage_that_another_process_trains_comes_last(tmp_path: Path) -> None:
     first, second = stage_of("soap", epochs=1), stage_of("smoothap", epochs=1)
-    experiment = experiment_in(tmp_path)
+    experiment = DeepExperiment(TINY, tmp_path, make_fabric(), threads=1)
     with FileLock(tmp_path / f"{first.name}.lock"):
         experiment._run([first, second], wait=False)
     assert not (tmp_path / first.name).exists()
@@ -175,13 +155,14 @@ def test_a_pass_of_cross_entropy_shows_everything_once_and_ranks_share_it() -> N
         [batch.tolist() for batch in StageObjective(stage, network, labels, *at).batches(epoch=1)]
         for at in ((0, 1), (0, 2), (1, 2))
     )
-    assert sorted(sum(whole, [])) == list(range(24))
+    assert sorted(np.concatenate(whole)) == list(range(24))
     assert [first + second for first, second in zip(*halves, strict=True)] == whole
 
 
 def test_settings_are_tuned_on_the_first_seed_and_results_are_kept(tmp_path: Path) -> None:
-    preset = replace(TINY, rates=(1e-3,), gammas=(0.2, 0.5), beta0s=(0.9, 0.1))
-    (row,) = experiment_in(tmp_path, preset).table(["adap"])
+    known = {"adap": (2e-4, 0.3, 0.5)}
+    preset = replace(TINY, rates=(1e-3,), gammas=(0.2, 0.5), beta0s=(0.9, 0.1), chosen=known)
+    (row,) = DeepExperiment(preset, tmp_path, make_fabric(), threads=1, tune=True).table(["adap"])
     results = {
         path.parent.name.split("-1ep")[0]: json.loads(path.read_text())["validation_ap"]
         for path in tmp_path.glob("*adap*/result.json")
@@ -191,21 +172,11 @@ def test_settings_are_tuned_on_the_first_seed_and_results_are_kept(tmp_path: Pat
     assert len(results) == 3  # the other β₀ is tried with the better γ only
     assert results[f"seed0-adap-{DeepSetting(**row['setting']).words}"] == max(results.values())
     times = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/result.json")}
-    assert experiment_in(tmp_path, preset).table(["adap"]) == [row]
+    again = DeepExperiment(preset, tmp_path, make_fabric(), threads=1, tune=True)
+    assert again.table(["adap"]) == [row]
     assert times == {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/result.json")}
-
-
-def test_known_settings_are_used_unless_tuning_is_asked_for(tmp_path: Path) -> None:
-    preset = replace(TINY, chosen={"soap": (2e-4, 0.3, 0.5)})
-    (row,) = experiment_in(tmp_path, preset).table(["soap"])
-    assert tuple(row["setting"].values()) == (2e-4, 0.3, 0.5)
-    (row,) = experiment_in(tmp_path, preset, tune=True).table(["soap"])
-    assert DeepSetting(**row["setting"]) in preset.settings_of("soap")
-
-
-def test_processes_must_divide_the_positives_of_a_batch(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="must divide"):
-        DeepExperiment(TINY, tmp_path, make_fabric("cpu", 3))
+    (row,) = DeepExperiment(preset, tmp_path, make_fabric(), threads=1).table(["adap"])
+    assert tuple(row["setting"].values()) == known["adap"]
 
 
 def test_the_command_writes_table_curves_and_json(tmp_path, monkeypatch) -> None:
