@@ -8,9 +8,7 @@ import hashlib
 import logging
 import lzma
 import os
-import tarfile
 import tomllib
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -136,10 +134,9 @@ def download(url: str, subfolder: str, known_hash: str | None = None) -> Path:
 @contextmanager
 def named_errors(path: Path) -> Iterator[None]:
     """Turn whatever a damaged file raises into a FileFormatError."""
-    damaged = (OSError, EOFError, ValueError, lzma.LZMAError, tarfile.TarError, zlib.error)
     try:
         yield
-    except damaged as error:
+    except Exception as error:
         reason = " ".join(str(error).split())
         raise FileFormatError(
             f"{path} is damaged or is another file ({reason}): delete it and run the command again"

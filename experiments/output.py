@@ -24,12 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 T = TypeVar("T")
-FAILED, INTERRUPTED = 1, 130
 RC_FILE = Path(__file__).with_name("matplotlibrc")
-BLUE, VERMILION, GREEN, PURPLE, BLACK, ORANGE, SKY = (
-    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9"),
-)
-"""The colours of Okabe and Ito, which people with colour blindness can tell apart."""
 out = Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
 err = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
 
@@ -44,14 +39,14 @@ class OneLineErrors(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             err.print("interrupted: run the same command again to resume", style="yellow")
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(130) from None
         except (ApmaxError, OSError, ImportError) as error:
             if ctx.params.get("debug"):
                 raise
             line = " ".join(str(error).split())
             as_json = ctx.params.get("as_json")
             sys.stderr.write((json.dumps({"error": line}) if as_json else f"error: {line}") + "\n")
-            raise typer.Exit(FAILED) from None
+            raise typer.Exit(1) from None
 
 
 def note(text: str) -> None:
@@ -83,11 +78,6 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def mean_and_std(values: Sequence[float]) -> tuple[float, float]:
     """Mean and standard deviation; the deviation of a single value is 0."""
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-
-
-def format_mean(mean: float, std: float, digits: int) -> str:
-    """Format "mean ± std"."""
-    return f"{mean:.{digits}f} ± {std:.{digits}f}"
 
 
 def save_figures(folder: Path, draw: Callable[[], Mapping[str, Figure]]) -> list[Path]:

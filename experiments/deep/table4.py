@@ -17,27 +17,16 @@ from apmax.errors import ApmaxError, FileError, ParameterError
 from experiments.deep.presets import PUBLISHED, TITLES, DeepSetting, Preset
 from experiments.deep.stages import Stage
 from experiments.deep.trainer import RESULT, train
-from experiments.output import (
-    BLACK,
-    BLUE,
-    GREEN,
-    ORANGE,
-    PURPLE,
-    VERMILION,
-    format_mean,
-    markdown_table,
-    mean_and_std,
-    note,
-)
+from experiments.output import markdown_table, mean_and_std, note
 from experiments.store import HERE, LIBRARY, read_json
 
 SOURCES = (
     *(LIBRARY / name for name in ("torch", "objective", "methods.py", "metrics.py")),
     HERE / "cifar.py",
-    *(HERE / "deep" / f"{name}.py" for name in ("trainer", "stages", "networks", "augmentation")),
+    *(HERE / "deep" / f"{name}.py" for name in ("trainer", "stages", "networks")),
 )
 """Code that the result of a stage depends on."""
-COLOURS = dict(zip(TITLES, (VERMILION, BLUE, GREEN, BLACK, PURPLE, ORANGE), strict=True))
+COLOURS = dict(zip(TITLES, ("C1", "C0", "C2", "C4", "C3", "C5"), strict=True))
 LINES = ("solid", "dashed", "dashdot", "dotted", (0, (1, 2)), (0, (5, 1)))
 STYLES: dict[str, Any] = dict(zip(TITLES, LINES, strict=True))
 Row = dict[str, Any]
@@ -183,10 +172,8 @@ class DeepExperiment:
             reason = str(error).strip().splitlines()[-1]
             raise ApmaxError(f"rank {error.error_index} failed: {reason}") from error
         result = self._result(stage)
-        chosen = result["curves"][result["chosen_epoch"] - 1]
-        aps = f"training AP {chosen['train_ap']:.4f}, validation AP {chosen['validation_ap']:.4f}"
-        title = f"seed {stage.seed} {stage.method} {stage.setting.words}"
-        note(f"{title}: epoch {chosen['epoch']} of {stage.epochs}, {aps}")
+        epoch, ap = result["chosen_epoch"], result["validation_ap"]
+        note(f"{stage.name}: validation AP {ap:.4f} in epoch {epoch} of {stage.epochs}")
 
 
 def rows_to_markdown(rows: list[Row]) -> str:
@@ -194,14 +181,13 @@ def rows_to_markdown(rows: list[Row]) -> str:
     lines = []
     for row in rows:
         seeds = ", ".join(f"{ap:.4f}" for ap in row["test_aps"])
-        paper = row["published"]
+        paper = "–" if row["published"] is None else "{:.4f} ± {:.4f}".format(*row["published"])
         names = ("η", "τ" if row["method"] == "smoothap" else "γ", "β₀")
         named = zip(names, row["setting"].values(), strict=True)
         chosen = [f"{name} {value:g}" for name, value in named if value is not None]
         chosen.append(f"epoch {'/'.join(map(str, row['chosen_epochs']))}")
-        mean = format_mean(row["mean"], row["std"], 4)
-        published = "–" if paper is None else format_mean(paper[0], paper[1], 4)
-        lines.append([TITLES[row["method"]], mean, seeds, published, ", ".join(chosen)])
+        mean = f"{row['mean']:.4f} ± {row['std']:.4f}"
+        lines.append([TITLES[row["method"]], mean, seeds, paper, ", ".join(chosen)])
     return markdown_table(["method", "test AP", "every seed", "paper", "chosen"], lines)
 
 

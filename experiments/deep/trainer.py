@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from apmax.errors import NonFiniteError
 from apmax.metrics import average_precision
 from experiments.cifar import ImageSet, load_imbalanced_cifar, split_off_validation
-from experiments.deep.augmentation import crop_and_flip, normalise
-from experiments.deep.networks import ResidualNetwork, build
+from experiments.deep.networks import ResidualNetwork, build, crop_and_flip, normalise
 from experiments.deep.stages import Stage, StageObjective, generator_of
 from experiments.output import progress_bar
 from experiments.store import write
@@ -34,9 +33,7 @@ def train(fabric: Fabric, stage: Stage, folder: Path, compiled: bool, threads: i
     """
     if threads is not None:
         torch.set_num_threads(threads)
-    trainer = Trainer(fabric, stage, folder, compiled)
-    trainer.resume()
-    trainer.finish()
+    Trainer(fabric, stage, folder, compiled).finish()
     fabric.barrier()  # rank 0 has written the result
 
 
@@ -68,9 +65,6 @@ class Trainer:
         self.epoch, self.diverged = 0, False
         self.curves: list[dict[str, Any]] = []
         self.chosen: dict[str, Any] = {"epoch": 0, "validation_ap": -1.0, "weights": {}}
-
-    def resume(self) -> None:
-        """Load the checkpoint, if there is one."""
         path = self.folder / CHECKPOINT
         if path.exists():
             saved = torch.load(path, map_location=self.fabric.device, weights_only=True)

@@ -12,18 +12,17 @@ from experiments.linear.curves import AT, RECALL, Curves
 from experiments.linear.grid import DATA, PAPER_METHODS, Key
 from experiments.linear.rates import CLAIMS, Ladder, Rate
 from experiments.linear.table3 import title_of
-from experiments.output import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 
 STYLE: dict[str, tuple[str, Any]] = {
-    "adap-adam": (VERMILION, "solid"),
-    "moap-v2": (BLUE, "solid"),
-    "moap-v1": (SKY, (0, (8, 1.5))),
-    "moap-v1-all": (BLACK, (0, (6, 1.5, 1, 1.5))),
-    "soap-adam": (ORANGE, (0, (5, 1.5))),
-    "soap-sgd": (GREEN, (0, (3, 1.2))),
-    "smoothap": (PURPLE, (0, (1, 1))),
+    "adap-adam": ("C1", "solid"),
+    "moap-v2": ("C0", "solid"),
+    "moap-v1": ("C6", (0, (8, 1.5))),
+    "moap-v1-all": ("C4", (0, (6, 1.5, 1, 1.5))),
+    "soap-adam": ("C5", (0, (5, 1.5))),
+    "soap-sgd": ("C2", (0, (3, 1.2))),
+    "smoothap": ("C3", (0, (1, 1))),
 }
-"""Colour and line of every method in all figures."""
+"""Colour (of matplotlibrc) and line of every method in all figures."""
 APPENDIX_METHODS = ("adap-adam", "moap-v2", "moap-v1")
 APPENDIX_DATA = ("phishing", "w6a")
 TRAINING_AP = "average precision, training"
@@ -169,10 +168,17 @@ def _exponents(axes: Axes, rates: Sequence[Rate]) -> None:
             p, low, high = rate[name]
             if p is None:
                 continue
-            y, end = row + shift, high or 1e3
-            axes.plot([low, end], [y, y], color=colour, linewidth=1.3)
-            axes.plot(p, y, "o", color=colour, markersize=5, markerfacecolor=face)
-            ends.append(end)
+            ends.append(high or 1e3)
+            axes.errorbar(
+                p,
+                row + shift,
+                xerr=[[p - low], [ends[-1] - p]],
+                fmt="o",
+                color=colour,
+                markersize=5,
+                markerfacecolor=face,
+                elinewidth=1.3,
+            )
         axes.plot(rate["theorem"], row, "x", color="0.25", markersize=6)
     axes.set_xlim(0, 1.05 * min(max(ends), 12.0))
     axes.set_yticks(range(len(rates)), [CLAIMS[rate["run"]].title for rate in rates])

@@ -19,7 +19,7 @@ from apmax.metrics import average_precision
 from apmax.registry import Registry
 from experiments.linear import grid
 from experiments.linear.grid import DATA, REPEATS, Key, LinearSetting
-from experiments.output import format_mean, markdown_table, mean_and_std
+from experiments.output import markdown_table, mean_and_std
 from experiments.store import Store, Unit
 
 PUBLISHED: dict[str, tuple[float | None, ...]] = {
@@ -133,8 +133,8 @@ def cells_to_markdown(cells: Sequence[Cell]) -> str:
 
 
 def _test_ap(cell: Cell) -> str:
-    one = len(cell["repeats"]) == 1
-    return f"{cell['mean']:.3f}" if one else format_mean(cell["mean"], cell["std"], 3)
+    std = f" ± {cell['std']:.3f}" if len(cell["repeats"]) > 1 else ""
+    return f"{cell['mean']:.3f}{std}"
 
 
 def _paper(cell: Cell) -> str:

@@ -2,8 +2,16 @@
 
 import pytest
 import torch
-from experiments.deep.augmentation import DEVIATION, MEAN, PADDING, crop_and_flip, normalise
-from experiments.deep.networks import build, resnet18, resnet20
+from experiments.deep.networks import (
+    DEVIATION,
+    MEAN,
+    PADDING,
+    build,
+    crop_and_flip,
+    normalise,
+    resnet18,
+    resnet20,
+)
 
 
 @pytest.mark.parametrize(

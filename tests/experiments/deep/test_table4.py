@@ -13,8 +13,7 @@ import pytest
 import torch
 from experiments.__main__ import app
 from experiments.deep import trainer
-from experiments.deep.augmentation import crop_and_flip
-from experiments.deep.networks import build
+from experiments.deep.networks import build, crop_and_flip
 from experiments.deep.presets import PRESETS, TITLES, DeepSetting, Preset
 from experiments.deep.stages import COMPOSITIONAL, Stage, StageObjective
 from experiments.deep.table4 import DeepExperiment, make_fabric
