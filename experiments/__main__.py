@@ -6,11 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from apmax.errors import ParameterError
 from experiments import output
 from experiments.datasets import SETS, load_paper_set, local_files
 from experiments.linear import curves, rates, table3
-from experiments.linear.grid import DATA, PAPER_METHODS, Key, LinearSetting
+from experiments.linear.grid import DATA, PAPER_METHODS, LinearSetting
 from experiments.output import markdown_table, save_figures, show
 from experiments.store import Store, code_digest, write
 
@@ -28,7 +27,6 @@ Folder = Annotated[
 ]
 Jobs = Annotated[int, typer.Option(min=1, help="Number of processes.")]
 RESULTS = Path("paper-results")
-SIZES = ["data", "training examples", "test examples", "features", "positives"]
 
 
 @app.callback()
@@ -44,8 +42,14 @@ def options(
 @app.command("table2")
 def table_2(context: typer.Context) -> None:
     """Statistics of the data sets, computed from the data."""
-    rows = [_sizes(name, seed=0) for name in SETS]
-    show(context, _sizes_table(rows), rows)
+    head = ["data", "training examples", "test examples", "features", "positives"]
+    rows, data = [], []
+    for name in SETS:
+        X, y, _, y_test = load_paper_set(name)
+        sizes, share = (y.size, y_test.size, X.shape[1]), float(y.mean())
+        rows.append([name, *map("{:,}".format, sizes), f"{share:.2%}"])
+        data.append(dict(zip(head, (name, *sizes, share), strict=True)))
+    show(context, markdown_table(head, rows), data)
 
 
 @app.command("table3")
@@ -98,7 +102,8 @@ def figures(context: typer.Context, out: Folder = RESULTS, jobs: Jobs = 2) -> No
     from experiments.linear.figures import paper_figures
 
     keys = [(method, name) for name in DATA for method in (*PAPER_METHODS, "moap-v1")]
-    found = _curves(Store(out), keys, jobs)
+    store = Store(out)
+    found = curves.run_curves(store, table3.choose_settings(store, keys, jobs), jobs)
     at = {"rounds": curves.AT, "recall": curves.RECALL.round(6).tolist()}
     write(out / "figures.json", json.dumps({**at, "curves": list(found.values())}, indent=1))
     files = save_figures(out, lambda: paper_figures(found))
@@ -112,9 +117,10 @@ def appendix(context: typer.Context, out: Folder = RESULTS, jobs: Jobs = 2) -> N
 
     store = Store(out)
     keys = [(method, name) for method in APPENDIX_METHODS for name in APPENDIX_DATA]
-    found = _curves(store, keys, jobs)
+    settings = table3.choose_settings(store, keys, jobs)
+    found = curves.run_curves(store, settings, jobs)
     save_figures(out, lambda: {"appendix": appendix_figure(found)})
-    cells = table3.run_cells(store, keys, table3.choose_settings(store, keys, jobs), jobs)
+    cells = table3.run_cells(store, keys, settings, jobs)
     _publish(context, out, "appendix", table3.cells_to_markdown(cells), cells)
 
 
@@ -162,7 +168,7 @@ def table_4(
     """Test AP of networks on imbalanced CIFAR: ADAP, SOAP, SmoothAP, cross-entropy.
 
     Pretraining, tuning by validation AP, then every seed of every method. The laptop preset takes
-    some hours on two cores; the paper preset needs a GPU. Two commands may share a folder.
+    some hours on two cores; the paper preset needs a GPU.
     """
     import torch
 
@@ -173,10 +179,7 @@ def table_4(
     for name in chosen:
         TITLES.choose(name)
     PUBLISHED.choose(data)
-    try:
-        numbers = None if seeds is None else [int(seed) for seed in seeds.split(",")]
-    except ValueError:
-        raise ParameterError(f"`seeds` = {seeds!r} must be numbers such as 0,1,2") from None
+    numbers = None if seeds is None else [int(seed) for seed in seeds.split(",")]
     how = f"{device}{'-amp' if amp else ''}{'-compiled' if compiled else ''}-{processes}"
     version = f"{torch.__version__.split('+')[0]}-{how}-{code_digest(*table4.SOURCES)[:12]}"
     experiment = table4.DeepExperiment(
@@ -206,30 +209,12 @@ def list_sets(context: typer.Context) -> None:
 
 @data_app.command("get")
 def get_set(
-    context: typer.Context,
-    name: Annotated[str, typer.Argument(help=", ".join(SETS))],
-    seed: Annotated[int, typer.Option(min=0, help="Random seed for the train/test split.")] = 0,
+    context: typer.Context, name: Annotated[str, typer.Argument(help=", ".join(SETS))]
 ) -> None:
-    """Download a data set if it is not here, check it, and show its size and files."""
-    row = _sizes(name, seed)
+    """Download a data set if it is not here, check its content, and show its files."""
+    load_paper_set(name)
     files = [str(path) for path in local_files(name)]
-    lines = "".join(f"\n`{file}`\n" for file in files)
-    show(context, _sizes_table([row]) + lines, {**row, "files": files})
-
-
-def _sizes(name: str, seed: int) -> dict[str, Any]:
-    X, y, _, y_test = load_paper_set(name, seed)
-    return dict(zip(SIZES, (name, y.size, y_test.size, X.shape[1], float(y.mean())), strict=True))
-
-
-def _sizes_table(rows: list[dict[str, Any]]) -> str:
-    formats = ("{}", "{:,}", "{:,}", "{}", "{:.2%}")
-    cells = [[f.format(x) for f, x in zip(formats, row.values(), strict=True)] for row in rows]
-    return markdown_table(SIZES, cells)
-
-
-def _curves(store: Store, keys: list[Key], jobs: int) -> dict[Key, curves.Curves]:
-    return curves.run_curves(store, table3.choose_settings(store, keys, jobs), jobs)
+    show(context, "\n".join(f"- {file}" for file in files), files)
 
 
 def _publish(context: typer.Context, out: Path, name: str, markdown: str, data: Any) -> None:

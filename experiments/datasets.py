@@ -27,7 +27,6 @@ from apmax.validation import Floats, Mask
 
 PAGE = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
 VARIABLE = "APMAX_DATA"
-TEST_SHARE = 1 / 3
 
 
 class PaperSet(NamedTuple):
@@ -68,7 +67,7 @@ def load_paper_set(name: str, seed: int = 0) -> PaperSet:
         count = round(recipe.rate / (1 - recipe.rate) * (~y).sum())
         rows = keep_positives(y, count, seed)
         X, X_test, y, y_test = train_test_split(
-            X[rows], y[rows], test_size=TEST_SHARE, stratify=y[rows], random_state=seed
+            X[rows], y[rows], test_size=1 / 3, stratify=y[rows], random_state=seed
         )
     if X.min() < 0:  # a shift is needed, so zeros do not stay zeros
         X, X_test = X.toarray(), X_test.toarray()

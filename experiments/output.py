@@ -40,10 +40,14 @@ class OneLineErrors(TyperGroup):
         except KeyboardInterrupt:
             err.print("interrupted: run the same command again to resume", style="yellow")
             raise typer.Exit(130) from None
-        except (ApmaxError, OSError, ImportError) as error:
-            if ctx.params.get("debug"):
+        except Exception as error:
+            if ctx.params.get("debug") or hasattr(error, "exit_code"):  # typer's own
                 raise
             line = " ".join(str(error).split())
+            if not isinstance(error, (ApmaxError, OSError, ImportError)):
+                # An error of a worker process ends with the error itself.
+                last = str(error).strip().rpartition("\n")[2]
+                line = f"{type(error).__name__}: {last}"
             as_json = ctx.params.get("as_json")
             sys.stderr.write((json.dumps({"error": line}) if as_json else f"error: {line}") + "\n")
             raise typer.Exit(1) from None

@@ -6,8 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from apmax.registry import Registry
-
 PADDING = 4
 MEAN = (0.4914, 0.4822, 0.4465)
 DEVIATION = (0.2470, 0.2435, 0.2616)
@@ -92,10 +90,9 @@ def resnet18(outputs: int = 1) -> ResidualNetwork:
 
 def build(name: str, seed: int) -> ResidualNetwork:
     """Build a network with weights drawn by `seed`, without changing torch's global generator."""
-    make = Registry("network", {"resnet20": resnet20, "resnet18": resnet18}).choose(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return make()
+        return {"resnet20": resnet20, "resnet18": resnet18}[name]()
 
 
 def normalise(images: Tensor) -> Tensor:

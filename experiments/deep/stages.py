@@ -69,12 +69,10 @@ class StageObjective:
                 schedule="constant",
             )
         else:
-            self.loss = nn.BCEWithLogitsLoss()
-            if stage.method == "smoothap":
-                self.loss = SmoothAPLoss(cast(float, setting.gamma))
-            self.optimizer = torch.optim.Adam(
-                network.parameters(), lr=setting.lr, weight_decay=decay
-            )
+            smooth = stage.method == "smoothap"
+            self.loss = SmoothAPLoss(setting.gamma or 0.01) if smooth else nn.BCEWithLogitsLoss()
+            parameters = network.parameters()
+            self.optimizer = torch.optim.Adam(parameters, lr=setting.lr, weight_decay=decay)
         self.sampler = PositiveNegativeBatchSampler(
             labels,
             stage.batch_size // ranks,
@@ -87,13 +85,10 @@ class StageObjective:
 
     def __call__(self, logits: Tensor, labels: Tensor, places: Tensor) -> Tensor:
         """Loss of a batch; `places` are the indices of its images."""
-        if self.stage.method in COMPOSITIONAL:
-            value: Tensor = self.loss(torch.sigmoid(logits), places)
-        elif self.stage.method == "smoothap":
-            value = self.loss(torch.sigmoid(logits), labels)
-        else:
-            value = self.loss(logits, labels.to(logits.dtype))
-        return value
+        if self.stage.method.startswith("cross-entropy"):
+            return cast(Tensor, self.loss(logits, labels.to(logits.dtype)))
+        targets = places if self.stage.method in COMPOSITIONAL else labels
+        return cast(Tensor, self.loss(torch.sigmoid(logits), targets))
 
     def batches(self, epoch: int) -> Iterator[Tensor]:
         """Yield indices: a shuffled pass for cross-entropy, else batches with more positives."""

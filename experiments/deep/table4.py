@@ -1,19 +1,17 @@
 """Table 4: pretraining, tuning by validation AP, and every seed of every method."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
 from lightning.fabric import Fabric
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from torch.multiprocessing.spawn import ProcessRaisedException
 
-from apmax.errors import ApmaxError, FileError, ParameterError
+from apmax.errors import ParameterError
 from experiments.deep.presets import PUBLISHED, TITLES, DeepSetting, Preset
 from experiments.deep.stages import Stage
 from experiments.deep.trainer import RESULT, train
@@ -35,19 +33,16 @@ Row = dict[str, Any]
 
 def make_fabric(device: str = "cpu", processes: int = 1, amp: bool = False) -> Fabric:
     """Return the device, precision and processes to train with."""
-    try:
-        return Fabric(
-            accelerator=device,
-            devices=processes,
-            strategy="ddp_spawn" if processes > 1 else "auto",
-            precision="bf16-mixed" if amp else "32-true",
-        )
-    except (RuntimeError, ValueError) as error:
-        raise ParameterError(f"`device` = {device!r}: {error}") from None
+    return Fabric(
+        accelerator=device,
+        devices=processes,
+        strategy="ddp_spawn" if processes > 1 else "auto",
+        precision="bf16-mixed" if amp else "32-true",
+    )
 
 
 class DeepExperiment:
-    """The stages of a preset on a data set, in a folder that several runs may share."""
+    """The stages of a preset on a data set."""
 
     def __init__(
         self,
@@ -74,34 +69,29 @@ class DeepExperiment:
     def table(self, methods: Sequence[str], seeds: Sequence[int] | None = None) -> list[Row]:
         """Run what is missing and return a row for each method."""
         seeds = range(self.preset.seeds) if seeds is None else seeds
-        self._run((one for seed in seeds for one in self._pretraining(seed)), wait=False)
         settings = {method: self._setting(method) for method in methods}
-        starts = {seed: self._best(self._pretraining(seed)) for seed in seeds}
-        stages = {
-            (method, seed): self._stage(method, settings[method], starts[seed])
-            for seed in seeds
-            for method in methods
+        results: dict[str, list[dict[str, Any]]] = {method: [] for method in methods}
+        for seed in seeds:
+            start = self._best(self._pretraining(seed))
+            for method in methods:
+                stage = self._stage(method, settings[method], start)
+                results[method].append(self._result(stage))
+        return [self._row(method, settings[method], results[method]) for method in methods]
+
+    def _row(self, method: str, setting: DeepSetting, results: list[dict[str, Any]]) -> Row:
+        test_aps = [result["test_ap"] for result in results]
+        mean, std = mean_and_std(test_aps)
+        return {
+            "method": method,
+            "setting": setting._asdict(),
+            "mean": mean,
+            "std": std,
+            "test_aps": test_aps,
+            "validation_aps": [result["validation_ap"] for result in results],
+            "chosen_epochs": [result["chosen_epoch"] for result in results],
+            "curves": [result["curves"] for result in results],
+            "published": PUBLISHED[self.data].get(method),
         }
-        self._run(stages.values())
-        rows = []
-        for method in methods:
-            results = [self._result(stages[method, seed]) for seed in seeds]
-            test_aps = [result["test_ap"] for result in results]
-            mean, std = mean_and_std(test_aps)
-            rows.append(
-                {
-                    "method": method,
-                    "setting": settings[method]._asdict(),
-                    "mean": mean,
-                    "std": std,
-                    "test_aps": test_aps,
-                    "validation_aps": [result["validation_ap"] for result in results],
-                    "chosen_epochs": [result["chosen_epoch"] for result in results],
-                    "curves": [result["curves"] for result in results],
-                    "published": PUBLISHED[self.data].get(method),
-                }
-            )
-        return rows
 
     def _pretraining(self, seed: int) -> list[Stage]:
         preset = self.preset
@@ -142,38 +132,18 @@ class DeepExperiment:
         return best.setting
 
     def _best(self, stages: list[Stage]) -> Stage:
-        self._run(stages)
         return max(stages, key=lambda stage: self._result(stage)["validation_ap"])
 
     def _result(self, stage: Stage) -> dict[str, Any]:
-        result = read_json(self.folder / stage.name / RESULT)
+        """Return the stored result of a stage; train the stage first if there is none."""
+        path = self.folder / stage.name / RESULT
+        result = read_json(path)
         if result is None:
-            raise FileError(f"{stage.name} has no result: run the command again to resume")
-        return result
-
-    def _run(self, stages: Iterable[Stage], *, wait: bool = True) -> None:
-        """Train every stage; with `wait`, also those that another process is training."""
-        stages = list(stages)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for blocking in (False, True) if wait else (False,):
-            for stage in stages:
-                try:
-                    with FileLock(self.folder / f"{stage.name}.lock", blocking=blocking):
-                        self._train(stage)
-                except Timeout:  # another process has the lock
-                    continue
-
-    def _train(self, stage: Stage) -> None:
-        if read_json(self.folder / stage.name / RESULT) is not None:
-            return
-        try:
             self.fabric.launch(partial(self.train, stage=stage))
-        except ProcessRaisedException as error:
-            reason = str(error).strip().splitlines()[-1]
-            raise ApmaxError(f"rank {error.error_index} failed: {reason}") from error
-        result = self._result(stage)
-        epoch, ap = result["chosen_epoch"], result["validation_ap"]
-        note(f"{stage.name}: validation AP {ap:.4f} in epoch {epoch} of {stage.epochs}")
+            result = read_json(path) or {}
+            epoch, ap = result["chosen_epoch"], result["validation_ap"]
+            note(f"{stage.name}: validation AP {ap:.4f} in epoch {epoch} of {stage.epochs}")
+        return result
 
 
 def rows_to_markdown(rows: list[Row]) -> str:

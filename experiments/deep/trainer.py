@@ -2,7 +2,6 @@
 
 import io
 import json
-import time
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,14 @@ from torch import Tensor, nn
 
 from apmax.errors import NonFiniteError
 from apmax.metrics import average_precision
-from experiments.cifar import ImageSet, load_imbalanced_cifar, split_off_validation
+from experiments.cifar import load_imbalanced_cifar, split_off_validation
 from experiments.deep.networks import ResidualNetwork, build, crop_and_flip, normalise
 from experiments.deep.stages import Stage, StageObjective, generator_of
 from experiments.output import progress_bar
 from experiments.store import write
 
 CHECKPOINT, RESULT, CHOSEN = "checkpoint.pt", "result.json", "chosen.pt"
-Images = tuple[Tensor, Tensor]
-"""Images and their labels."""
+_load_once = lru_cache(maxsize=1)(load_imbalanced_cifar)
 
 
 def train(fabric: Fabric, stage: Stage, folder: Path, compiled: bool, threads: int | None) -> None:
@@ -75,16 +73,14 @@ class Trainer:
     def finish(self) -> None:
         """Train the remaining epochs, then test the chosen weights once."""
         while self.epoch < self.stage.epochs and not self.diverged:
-            started = time.perf_counter()
             loss = self._train_epoch()
             self.epoch += 1
             if self.fabric.is_global_zero:
-                self._evaluate_epoch(loss, time.perf_counter() - started)
+                self._evaluate_epoch(loss)
         if not self.fabric.is_global_zero:
             return
         self.network.load_state_dict(self.chosen["weights"])
         result = {
-            "stage": self.stage.name,
             "chosen_epoch": self.chosen["epoch"],
             "validation_ap": self.chosen["validation_ap"],
             "test_ap": self._ap("test"),
@@ -119,11 +115,11 @@ class Trainer:
             total += float(loss.detach())
         return total / self.steps
 
-    def _evaluate_epoch(self, loss: float | None, seconds: float) -> None:
+    def _evaluate_epoch(self, loss: float | None) -> None:
         """Compute AP, keep the best weights, write the checkpoint."""
         train_ap, validation_ap = self._ap("watched"), self._ap("validation")
-        point = {"epoch": self.epoch, "loss": loss, "train_ap": train_ap}
-        self.curves.append({**point, "validation_ap": validation_ap, "seconds": seconds})
+        aps = {"train_ap": train_ap, "validation_ap": validation_ap}
+        self.curves.append({"epoch": self.epoch, "loss": loss, **aps})
         if validation_ap > self.chosen["validation_ap"]:
             weights = {name: value.clone() for name, value in self.network.state_dict().items()}
             self.chosen = {"epoch": self.epoch, "validation_ap": validation_ap, "weights": weights}
@@ -136,7 +132,7 @@ class Trainer:
             return ap_of(self.network, *self.parts[part])
 
 
-def load_parts(stage: Stage) -> dict[str, Images]:
+def load_parts(stage: Stage) -> dict[str, tuple[Tensor, Tensor]]:
     """Load the train, validation, watched and test part; the split is 4:1 by the stage's seed."""
     data = _load_once(stage.data, stage.seed)
     train, validation = split_off_validation(data.y, stage.seed)
@@ -148,11 +144,6 @@ def load_parts(stage: Stage) -> dict[str, Images]:
     arrays = {name: (data.x[at], data.y[at]) for name, at in places.items()}
     arrays["test"] = (data.x_test, data.y_test)
     return {name: (torch.from_numpy(x), torch.from_numpy(y)) for name, (x, y) in arrays.items()}
-
-
-@lru_cache(maxsize=1)
-def _load_once(name: str, seed: int) -> ImageSet:
-    return load_imbalanced_cifar(name, seed)
 
 
 def start_network(stage: Stage, folder: Path) -> ResidualNetwork:

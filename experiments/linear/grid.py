@@ -41,8 +41,7 @@ SAME_AP = 1e-4
 DATA = tuple(SETS)
 SPLIT_AT_RANDOM = tuple(name for name, recipe in SETS.items() if recipe.rate is not None)
 PAPER_METHODS = ("moap-v2", "adap-adam", "soap-sgd", "soap-adam", "smoothap")
-FURTHER_METHODS = ("moap-v1", *(f"adap-{name}" for name in ("adagrad", "amsgrad", "adabound")))
-FURTHER_METHODS += ("soap-amsgrad", "sox")
+MORE_METHODS = ("moap-v1", "adap-adagrad", "adap-amsgrad", "adap-adabound", "soap-amsgrad", "sox")
 Key = tuple[str, str]
 """A method and a data set."""
 

@@ -68,11 +68,10 @@ class Ladder(NamedTuple):
 FULL = Ladder("w6a", tuple(2**k for k in range(8, 16)), seeds=5)
 QUICK = Ladder("mushrooms", tuple(2**k for k in range(6, 10)), seeds=3)
 
-
 Rate = dict[str, Any]
 """Measurements for one claim; `squares` are 1/T Σ‖∇F‖² by length and seed."""
-Interval = tuple[float | None, float | None, float | None]
-"""Exponent p and the ends of its 95 % interval; None if infinite, where ε does not fall."""
+Interval = tuple[float | None, ...]
+"""Exponent p and the two ends of its 95 % interval; None if infinite, where ε does not fall."""
 
 
 def measure_rates(store: Store, ladder: Ladder = FULL, jobs: int = 2) -> list[Rate]:
@@ -122,10 +121,7 @@ def fit_exponent(lengths: Sequence[int], squares: list[list[float]]) -> Interval
         return np.asarray(-0.5 * np.log(mean_square) @ logs / (logs @ logs))
 
     low, high = np.quantile(fall(means), [0.025, 0.975])
-    p, p_low, p_high = (
-        float(1 / x) if x > 0 else None for x in (fall(table.mean(axis=1)), high, low)
-    )
-    return p, p_low, p_high
+    return tuple(float(1 / x) if x > 0 else None for x in (fall(table.mean(axis=1)), high, low))
 
 
 def rates_to_markdown(rates: Sequence[Rate]) -> str:

@@ -45,7 +45,7 @@ Cell = dict[str, Any]
 
 def all_keys(*, further: bool = True) -> list[Key]:
     """Return the cells of the table, row by row."""
-    others = (*grid.FURTHER_METHODS, *NOT_STOCHASTIC) if further else ()
+    others = (*grid.MORE_METHODS, *NOT_STOCHASTIC) if further else ()
     return [(method, name) for method in (*grid.PAPER_METHODS, *others) for name in DATA]
 
 

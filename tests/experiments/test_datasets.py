@@ -1,7 +1,5 @@
 """The data sets of the linear experiments: where they come from and how they are prepared."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import http.server

@@ -1,7 +1,5 @@
 """The measured exponents: the fit is right, and the quantity is the theorems'."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

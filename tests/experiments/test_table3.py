@@ -1,7 +1,5 @@
 """The paper's protocol for linear models: its grid, its choices, and stored results."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +50,8 @@ def test_the_grid_never_sees_test_data(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_setting_can_be_written_and_read() -> None:
     for setting in settings_of(METHODS["soap-adam"]):
         assert LinearSetting.read(setting.spelled, "soap-adam") == setting
+    assert len(table3.units_of("logistic", "w8a", None)) == 1  # no setting, and a given split
+    assert len(table3.units_of("logistic", "phishing", None)) == 5
     for wrong in ("1,2", "a,b,c", "-1,0.5,0.1", "1,0,0.1", "1,0.5,0"):
         with pytest.raises(ParameterError):
             LinearSetting.read(wrong, "soap-adam")
@@ -93,12 +93,6 @@ def test_a_cell_is_the_same_twice_and_learns(tmp_path: Path, real_data: Path) ->
     assert first["mean"] > 0.95
     assert len({one["test_ap"] for one in first["repeats"]}) > 1  # repeats differ in their split
     assert first["difference"] == pytest.approx(first["mean"] - 0.999)
-
-
-def test_a_model_without_randomness_runs_once_on_a_given_split() -> None:
-    names = [unit.name for unit in table3.units_of("logistic", "w8a", None)]
-    assert names == ["fitted-logistic-w8a-0"]
-    assert len(table3.units_of("logistic", "phishing", None)) == 5
 
 
 def test_tables_have_every_cell_the_papers_number_and_the_command() -> None:

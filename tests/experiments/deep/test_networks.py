@@ -2,16 +2,8 @@
 
 import pytest
 import torch
-from experiments.deep.networks import (
-    DEVIATION,
-    MEAN,
-    PADDING,
-    build,
-    crop_and_flip,
-    normalise,
-    resnet18,
-    resnet20,
-)
+from experiments.deep import networks
+from experiments.deep.networks import PADDING, build, crop_and_flip, resnet18, resnet20
 
 
 @pytest.mark.parametrize(
@@ -57,5 +49,5 @@ def test_a_batch_is_cropped_and_flipped_like_its_images_one_by_one():
 
 def test_normalised_images_have_the_published_mean_and_deviation():
     images = torch.randint(0, 256, (4, 3, 5, 5), dtype=torch.uint8)
-    mean, deviation = (torch.tensor(x)[:, None, None] for x in (MEAN, DEVIATION))
-    torch.testing.assert_close(normalise(images) * deviation + mean, images / 255)
+    mean, std = (torch.tensor(x)[:, None, None] for x in (networks.MEAN, networks.DEVIATION))
+    torch.testing.assert_close(networks.normalise(images) * std + mean, images / 255)
