@@ -8,7 +8,7 @@ import typer
 
 from experiments import output
 from experiments.datasets import SETS, load_paper_set, local_files
-from experiments.linear import curves, rates, table3
+from experiments.linear import curves, figures, rates, table3
 from experiments.linear.grid import DATA, PAPER_METHODS, LinearSetting
 from experiments.output import markdown_table, save_figures, show
 from experiments.store import Store, code_digest, write
@@ -94,32 +94,28 @@ def cell(
 
 
 @app.command("figures")
-def figures(context: typer.Context, out: Folder = RESULTS, jobs: Jobs = 2) -> None:
+def figures_command(context: typer.Context, out: Folder = RESULTS, jobs: Jobs = 2) -> None:
     """Precision and recall, AP by round and time, V1 and V2; as SVG and PNG.
 
     Settings are those of Table 3, whose grid is searched first.
     """
-    from experiments.linear.figures import paper_figures
-
     keys = [(method, name) for name in DATA for method in (*PAPER_METHODS, "moap-v1")]
     store = Store(out)
     found = curves.run_curves(store, table3.choose_settings(store, keys, jobs), jobs)
     at = {"rounds": curves.AT, "recall": curves.RECALL.round(6).tolist()}
     write(out / "figures.json", json.dumps({**at, "curves": list(found.values())}, indent=1))
-    files = save_figures(out, lambda: paper_figures(found))
+    files = save_figures(out, lambda: figures.paper_figures(found))
     show(context, "\n".join(f"- {file}" for file in files), [str(file) for file in files])
 
 
 @app.command("appendix")
 def appendix(context: typer.Context, out: Folder = RESULTS, jobs: Jobs = 2) -> None:
     """MOAP-V1 and MOAP-V2 on phishing and w6a, as in the paper's appendix."""
-    from experiments.linear.figures import APPENDIX_DATA, APPENDIX_METHODS, appendix_figure
-
     store = Store(out)
-    keys = [(method, name) for method in APPENDIX_METHODS for name in APPENDIX_DATA]
+    keys = [(method, name) for method in figures.APPENDIX_METHODS for name in figures.APPENDIX_DATA]
     settings = table3.choose_settings(store, keys, jobs)
     found = curves.run_curves(store, settings, jobs)
-    save_figures(out, lambda: {"appendix": appendix_figure(found)})
+    save_figures(out, lambda: {"appendix": figures.appendix_figure(found)})
     cells = table3.run_cells(store, keys, settings, jobs)
     _publish(context, out, "appendix", table3.cells_to_markdown(cells), cells)
 
@@ -134,11 +130,9 @@ def rates_command(
     jobs: Jobs = 2,
 ) -> None:
     """How ‖∇F‖ falls with the number of rounds, compared with the theorems."""
-    from experiments.linear.figures import rates_figure
-
     ladder, name = (rates.QUICK, "rates-quick") if quick else (rates.FULL, "rates")
     found = rates.measure_rates(Store(out), ladder, jobs)
-    save_figures(out, lambda: {name: rates_figure(found, ladder)})
+    save_figures(out, lambda: {name: figures.rates_figure(found, ladder)})
     data = {**ladder._asdict(), "rates": found}
     _publish(context, out, name, rates.rates_to_markdown(found), data)
 
@@ -151,12 +145,7 @@ def table_4(
         str, typer.Option(help="laptop (ResNet-20, few epochs) or paper (ResNet-18, as published).")
     ] = "laptop",
     data: Annotated[str, typer.Option(help="cifar10 or cifar100.")] = "cifar10",
-    methods: Annotated[
-        str | None,
-        typer.Option(
-            help="Some of adap,soap,smoothap,cross-entropy,cross-entropy-resampled,adap-logistic."
-        ),
-    ] = None,
+    methods: Annotated[str | None, typer.Option(help="Some rows, such as adap,smoothap.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Some seeds, such as 0,1.")] = None,
     tune: Annotated[bool, typer.Option("--tune", help="Tune settings also if known.")] = False,
     device: Annotated[str, typer.Option(help="cpu, cuda or mps.")] = "cpu",
@@ -167,8 +156,7 @@ def table_4(
 ) -> None:
     """Test AP of networks on imbalanced CIFAR: ADAP, SOAP, SmoothAP, cross-entropy.
 
-    Pretraining, tuning by validation AP, then every seed of every method. The laptop preset takes
-    some hours on two cores; the paper preset needs a GPU.
+    The laptop preset takes some hours on two cores; the paper preset needs a GPU.
     """
     import torch
 

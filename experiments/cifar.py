@@ -2,6 +2,7 @@
 
 import lzma
 import tarfile
+import tomllib
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
@@ -38,17 +39,8 @@ class CifarArchive(NamedTuple):
     """The class is the last of these bytes; CIFAR-100 has the coarse class first."""
 
 
-ARCHIVES = Registry(
-    "data",
-    {
-        "cifar10": CifarArchive(
-            "cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", 10, 1
-        ),
-        "cifar100": CifarArchive(
-            "cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", 100, 2
-        ),
-    },
-)
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+ARCHIVES = Registry("data", {name: CifarArchive(**fields) for name, fields in _TABLES.items()})
 
 
 def load_imbalanced_cifar(name: str = "cifar10", seed: int = 0) -> ImageSet:

@@ -93,8 +93,7 @@ def read_libsvm(path: Path, features: int | None = None) -> tuple[Any, Floats]:
 
 def local_files(name: str) -> list[Path]:
     """Raw files of a data set that are on this machine."""
-    found = map(_find, SETS.choose(name).files)
-    return [path for path in found if path is not None]
+    return [path for path in map(_find, SETS.choose(name).files) if path is not None]
 
 
 def data_folder() -> Path | None:

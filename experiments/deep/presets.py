@@ -66,6 +66,4 @@ class Preset:
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 TITLES: Registry[str] = Registry("methods", _TABLES["titles"])
 PUBLISHED: Registry[dict[str, Any]] = Registry("data", _TABLES["published"])
-PRESETS = Registry(
-    "preset", {name: Preset(**fields) for name, fields in _TABLES["presets"].items()}
-)
+PRESETS = Registry("preset", {name: Preset(**one) for name, one in _TABLES["presets"].items()})

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import chain, repeat
 from typing import cast
 
 import numpy as np
@@ -81,7 +82,7 @@ class StageObjective:
             num_replicas=ranks,
             rank=rank,
         )
-        self._resampled = self._endless()
+        self._resampled = map(torch.as_tensor, chain.from_iterable(repeat(self.sampler)))
 
     def __call__(self, logits: Tensor, labels: Tensor, places: Tensor) -> Tensor:
         """Loss of a batch; `places` are the indices of its images."""
@@ -98,11 +99,6 @@ class StageObjective:
         whole = order[: self.size // self.stage.batch_size * self.stage.batch_size]
         batches = whole.view(-1, self.stage.batch_size).unbind()
         return (batch.tensor_split(self.ranks)[self.rank] for batch in batches)
-
-    def _endless(self) -> Iterator[Tensor]:
-        while True:
-            for batch in self.sampler:
-                yield torch.as_tensor(batch)
 
 
 def generator_of(*numbers: int) -> torch.Generator:

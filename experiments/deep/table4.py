@@ -52,8 +52,7 @@ class DeepExperiment:
         *,
         data: str = "cifar10",
         tune: bool = False,
-        compiled: bool = False,
-        threads: int | None = None,
+        **training: Any,
     ) -> None:
         ranks = fabric.world_size
         if preset.positives_per_batch % ranks:
@@ -63,7 +62,7 @@ class DeepExperiment:
             )
         self.preset, self.data, self.fabric = preset, data, fabric
         self.folder = folder
-        self.train = partial(train, folder=folder, compiled=compiled, threads=threads)
+        self.train = partial(train, folder=folder, **training)
         self.known = {} if tune or data != "cifar10" else preset.chosen
 
     def table(self, methods: Sequence[str], seeds: Sequence[int] | None = None) -> list[Row]:

@@ -23,7 +23,9 @@ CHECKPOINT, RESULT, CHOSEN = "checkpoint.pt", "result.json", "chosen.pt"
 _load_once = lru_cache(maxsize=1)(load_imbalanced_cifar)
 
 
-def train(fabric: Fabric, stage: Stage, folder: Path, compiled: bool, threads: int | None) -> None:
+def train(
+    fabric: Fabric, stage: Stage, folder: Path, compiled: bool = False, threads: int | None = None
+) -> None:
     """Train what is left of a stage and write its result, on every rank of `fabric`.
 
     A checkpoint after every epoch holds the network, the loss with its U, the optimizer, the

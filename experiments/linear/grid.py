@@ -3,9 +3,7 @@ r"""The paper's protocol for linear models ("Optimizing Linear Models", Configur
 Scores σ(wᵀx) of features in [0, 1], λ = 1e-4, T = 500, five repeats; η and β₀ = β₁ from the
 paper's sets, chosen by training AP; 1/√t for MOAP and ADAP, constants for the other methods.
 
-Not stated by the paper: batches of 20 positives and 20 negatives, U₁ = 0, β′ = 0.1, δ = 1e-8,
-w₁ = 0, the values of γ (1/τ for SmoothAP), vectors of length 1, and how ties in training AP are
-broken. docs/paper.md says what these choices change.
+docs/paper.md lists what the paper does not state and what these choices change.
 """
 
 from __future__ import annotations

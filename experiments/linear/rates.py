@@ -2,12 +2,9 @@ r"""Convergence rates, measured: how many rounds T a stationarity of ε takes.
 
     E[ 1/T Σₜ ‖∇F(wₜ)‖² ] ≤ ε²   after   T = O(1/εᵖ)   rounds
 
-`CLAIMS` lists the theorems. They leave the constants free: η and β of the shortest run are those
-with the smallest F(w_T), on separate batches, and longer runs follow the orders. Choosing by the
-smallest gradient would select steps of 100, which move w to where σ is flat. ∇F is the exact
-gradient over all pairs, with the penalty; the sum over t is estimated from one random round in each
-of 64 equal stretches. g̃ and ∇g̃ come from independent batches. p is fitted by least squares,
-log ε = a − log T / p, with a bootstrap interval over the runs.
+`CLAIMS` lists the theorems. Their constants are free: η and β of the shortest run are those with
+the smallest F(w_T), on separate batches, and longer runs follow the orders. ∇F is exact, over all
+pairs. The sum over t is estimated from one random round in each of 64 equal stretches.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The data sets of the linear experiments: where they come from and how they are prepared."""
 
-import bz2
-import gzip
 import http.server
 import lzma
 import threading
@@ -59,18 +57,9 @@ def test_features_are_scaled_to_the_unit_interval_and_zeros_stay_sparse(
     assert random == (name in ("mushrooms", "phishing"))
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".bz2", ".xz"])
-def test_the_folder_may_hold_any_compression(suffix: str, real_data: Path, empty: Path) -> None:
-    compress: Any = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
-    path = empty / "libsvm" / f"phishing{suffix}"
-    path.write_bytes(compress[suffix](phishing(real_data)))
-    assert load_paper_set("phishing").X.shape == (5074, 68)
-    assert local_files("phishing") == [path]
-
-
 def test_a_download_is_kept_and_checked(real_data: Path, empty: Path, page: Path) -> None:
-    (page / "phishing").write_bytes(phishing(real_data))
     assert local_files("phishing") == []
+    (page / "phishing").write_bytes(phishing(real_data))
     assert load_paper_set("phishing").X.shape == (5074, 68)
     (page / "phishing").unlink()
     assert load_paper_set("phishing").X.shape == (5074, 68)
@@ -83,14 +72,6 @@ def test_a_wrong_download_is_refused_and_removed(text: bytes, empty: Path, page:
     with pytest.raises(FileFormatError, match="phishing is damaged or is another file"):
         load_paper_set("phishing")
     assert local_files("phishing") == []
-
-
-def test_a_changed_value_in_the_data_folder_is_noticed(real_data: Path, empty: Path) -> None:
-    text = phishing(real_data).replace(b"1:0.18257", b"1:0.18258", 1)
-    (empty / "libsvm" / "phishing").write_bytes(text)
-    with pytest.raises(FileFormatError, match=r"phishing on the LIBSVM page.*delete it"):
-        load_paper_set("phishing")
-    assert (empty / "libsvm" / "phishing").exists()
 
 
 def test_a_failed_download_says_how_to_provide_the_file(empty: Path, page: Path) -> None:

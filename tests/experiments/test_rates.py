@@ -31,13 +31,6 @@ def test_what_never_falls_has_an_infinite_exponent() -> None:
     assert high is None
 
 
-def test_orders_are_the_theorems() -> None:
-    for claim in CLAIMS.values():
-        # T = O(1/εᵖ): β = O(ε²), and η = O(ε²) where p = 4 but O(ε³) where p = 5.
-        assert claim.beta_order == pytest.approx(2 / claim.exponent)
-        assert claim.eta_order == pytest.approx({4: 2, 5: 3}[claim.exponent] / claim.exponent)
-
-
 def test_the_gradient_is_that_of_what_the_methods_minimise(real_data: Path) -> None:
     design, y, objective = rates._problem("mushrooms")
     w = np.random.default_rng(0).normal(size=design.parameters) / 5

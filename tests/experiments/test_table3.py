@@ -11,7 +11,6 @@ from experiments.linear import grid, table3
 from experiments.linear.grid import LinearSetting, best_setting, settings_of
 from experiments.store import Store, Unit
 
-from apmax.errors import ParameterError
 from apmax.methods import METHODS
 
 
@@ -47,18 +46,6 @@ def test_the_grid_never_sees_test_data(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(0 < ap <= 1 for ap in aps)
 
 
-def test_a_setting_can_be_written_and_read() -> None:
-    for setting in settings_of(METHODS["soap-adam"]):
-        assert LinearSetting.read(setting.spelled, "soap-adam") == setting
-    assert len(table3.units_of("logistic", "w8a", None)) == 1  # no setting, and a given split
-    assert len(table3.units_of("logistic", "phishing", None)) == 5
-    for wrong in ("1,2", "a,b,c", "-1,0.5,0.1", "1,0,0.1", "1,0.5,0"):
-        with pytest.raises(ParameterError):
-            LinearSetting.read(wrong, "soap-adam")
-    with pytest.raises(ParameterError, match="logistic has none"):
-        LinearSetting.read("1,0.5,0.1", "logistic")
-
-
 def counted(path: str, number: int) -> int:
     with Path(path).open("a") as file:
         file.write(f"{number}\n")
@@ -81,18 +68,6 @@ def test_a_stopped_run_resumes_and_changed_code_starts_again(
     monkeypatch.setattr(store, "SOURCES", store.SOURCES[1:])  # as if the code had changed
     list(Store(tmp_path / "results").results(units, jobs=1))
     assert len(Path(log).read_text().split()) >= 12
-
-
-def test_a_cell_is_the_same_twice_and_learns(tmp_path: Path, real_data: Path) -> None:
-    key = ("moap-v2", "mushrooms")
-    settings = {key: LinearSetting(1.0, 0.9, 0.1)}
-    (first,), (second,) = (
-        table3.run_cells(Store(tmp_path / str(k)), [key], settings, jobs=1) for k in range(2)
-    )
-    assert first == second
-    assert first["mean"] > 0.95
-    assert len({one["test_ap"] for one in first["repeats"]}) > 1  # repeats differ in their split
-    assert first["difference"] == pytest.approx(first["mean"] - 0.999)
 
 
 def test_tables_have_every_cell_the_papers_number_and_the_command() -> None:

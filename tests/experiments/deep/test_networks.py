@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from experiments.deep import networks
 from experiments.deep.networks import PADDING, build, crop_and_flip, resnet18, resnet20
 
 
@@ -15,16 +14,6 @@ def test_ten_outputs_take_the_published_number_of_parameters(make, parameters):
     assert sum(p.numel() for p in make(outputs=10).parameters()) == parameters
     with torch.no_grad():
         assert make().eval()(torch.zeros(2, 3, 32, 32)).shape == (2, 1)
-
-
-def test_the_padded_shortcut_takes_every_second_pixel_and_adds_channels_of_zeros():
-    shortcut = resnet20().blocks[3].shortcut
-    x = torch.randn(2, 16, 8, 8)
-    y = shortcut(x)
-    assert y.shape == (2, 32, 4, 4)
-    assert torch.equal(y[:, 8:24], x[:, :, ::2, ::2])
-    assert not y[:, :8].any()
-    assert not y[:, 24:].any()
 
 
 def test_weights_come_from_the_seed_and_the_global_generator_does_not_change():
@@ -45,9 +34,3 @@ def test_a_batch_is_cropped_and_flipped_like_its_images_one_by_one():
     for i, (top, left) in enumerate(zip(*shifts, strict=True)):
         crop = padded[i, :, top : top + 9, left : left + 9]
         assert torch.equal(found[i], crop.flip(2) if flipped[i] else crop)
-
-
-def test_normalised_images_have_the_published_mean_and_deviation():
-    images = torch.randint(0, 256, (4, 3, 5, 5), dtype=torch.uint8)
-    mean, std = (torch.tensor(x)[:, None, None] for x in (networks.MEAN, networks.DEVIATION))
-    torch.testing.assert_close(networks.normalise(images) * std + mean, images / 255)
