@@ -6,13 +6,12 @@ import tarfile
 import numpy as np
 import pooch
 import pytest
-from experiments.cifar import ARCHIVES, load_imbalanced_cifar, read_archive, split_off_validation
+from experiments.cifar import ARCHIVES, load_imbalanced_cifar, read_archive
 
 from apmax.errors import FileFormatError
 
 CIFAR10 = [f"cifar-10-batches-bin/data_batch_{k}.bin" for k in range(1, 6)]
 TEST10 = "cifar-10-batches-bin/test_batch.bin"
-PARTS = ("train", "test")
 
 
 def write_archive(path, parts, label_bytes=1):
@@ -58,19 +57,13 @@ def test_half_of_the_classes_is_positive_and_two_percent_of_them_stay(cifar10):
 
 def test_cifar100_has_its_fine_class_second(tmp_path):
     classes = np.arange(100, dtype=np.uint8)
-    members = {f"cifar-100-binary/{part}.bin": (classes, images_of(classes)) for part in PARTS}
+    members = {
+        f"cifar-100-binary/{part}.bin": (classes, images_of(classes)) for part in ("train", "test")
+    }
     write_archive(tmp_path / "c.tar.gz", members, label_bytes=2)
     x, found, _, _ = read_archive(tmp_path / "c.tar.gz", ARCHIVES["cifar100"])
     np.testing.assert_array_equal(found, classes)
     np.testing.assert_array_equal(x, images_of(classes))
-
-
-def test_the_split_is_four_to_one_in_each_class_and_comes_from_the_seed():
-    y = np.arange(1000) < 50
-    train, validation = split_off_validation(y, seed=0)
-    assert (train ^ validation).all()
-    assert ((y & validation).sum(), validation.sum()) == (10, 200)
-    assert not np.array_equal(validation, split_off_validation(y, seed=1)[1])
 
 
 @pytest.mark.parametrize("kept", [0, 2000], ids=["empty", "cut short"])

@@ -5,11 +5,7 @@ import torch
 from experiments.deep.networks import PADDING, build, crop_and_flip, resnet18, resnet20
 
 
-@pytest.mark.parametrize(
-    ("make", "parameters"),
-    [(resnet20, 269_722), (resnet18, 11_173_962)],
-    ids=["resnet20", "resnet18"],
-)
+@pytest.mark.parametrize(("make", "parameters"), [(resnet20, 269_722), (resnet18, 11_173_962)])
 def test_ten_outputs_take_the_published_number_of_parameters(make, parameters):
     assert sum(p.numel() for p in make(outputs=10).parameters()) == parameters
     with torch.no_grad():
