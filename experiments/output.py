@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import typer
 from rich.console import Console
-from rich.markdown import Markdown
 from rich.progress import track
 from typer.core import TyperGroup
 
@@ -70,7 +69,7 @@ def show(context: typer.Context, markdown: str, data: Any) -> None:
         name = str(context.info_name)
         sys.stdout.write(json.dumps({name: data}, indent=2, ensure_ascii=False) + "\n")
     else:
-        out.print(Markdown(markdown))
+        out.print(markdown)
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -119,12 +119,12 @@ def cells_to_markdown(cells: Sequence[Cell]) -> str:
         if method in METHODS:
             spelled = [LinearSetting(**cell["setting"]).spelled for cell in row]
             settings.append([f"`{method}`", *spelled])
-    tables = (
-        markdown_table(["method", *names], results),
-        markdown_table(["η,β,γ", *names], settings),
-        "To repeat a cell: `python -m experiments cell METHOD DATA --setting η,β,γ`. "
-        "Without `--setting` the grid is searched.\n",
-    )
+    tables = [markdown_table(["method", *names], results)]
+    if settings:
+        tables.append(markdown_table(["η,β,γ", *names], settings))
+        tables.append(
+            f"To repeat a cell: `{cells[0]['command']}`. Without a setting the grid is searched.\n"
+        )
     return "\n".join(tables)
 
 
