@@ -16,7 +16,6 @@ from experiments.deep.presets import PRESETS, TITLES, DeepSetting
 from experiments.deep.stages import COMPOSITIONAL, Stage
 from experiments.deep.table4 import DeepExperiment, make_fabric
 from experiments.deep.trainer import CHOSEN, ap_of, load_parts
-from torch.multiprocessing.spawn import ProcessRaisedException
 from typer.testing import CliRunner
 
 from apmax.errors import ParameterError
@@ -112,12 +111,10 @@ def test_the_reported_ap_is_that_of_the_saved_weights(processes, amp, tmp_path: 
     assert test_ap == pytest.approx(result["test_ap"], abs=1e-6)
 
 
-def test_failures_are_reported_and_a_diverging_rate_counts_as_ap_0(tmp_path: Path) -> None:
+def test_a_diverging_rate_counts_as_ap_0_and_ranks_must_share_the_positives(tmp_path: Path) -> None:
     stage = stage_of("adap", epochs=2)
     result = train(replace(stage, setting=stage.setting._replace(lr=1e30)), tmp_path)
     assert result["validation_ap"] == result["test_ap"] == 0.0
-    with pytest.raises(ProcessRaisedException, match=r"KeyError: 'resnet21'"):
-        train(replace(stage, network="resnet21"), tmp_path, processes=2)
     with pytest.raises(ParameterError, match="must divide"):
         train(stage, tmp_path, processes=3)
 
