@@ -1,9 +1,7 @@
-"""Ten tasks on data that comes with scikit-learn: one digit among the others.
+"""Data and models of `apmax demo`: find one digit among the others.
 
-Six principal components of the images, 10 % positives. A linear model is too simple for some of
-the tasks, so it matters which errors it makes. The first two models choose their penalties by
-cross-validated average precision over the same folds, the third is a stochastic method with its
-defaults; all are judged on a test half that none has seen.
+Ten tasks on six principal components of scikit-learn's digits, with 10 % positives each. All
+models are tested on a half of the data that none has seen.
 """
 
 from __future__ import annotations
@@ -19,20 +17,18 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from apmax.linear.classifier import APClassifier
-from apmax.linear.classifier_cv import APClassifierCV
-from apmax.metrics import average_precision
-from apmax.app.pipeline.comparison import logistic_regression_cv
+from apmax import APClassifierCV, StochasticAPClassifier, average_precision
+from apmax.app.leaderboard import logistic_regression_cv
 from apmax.validation import Floats, Mask
 
 DIGITS, COMPONENTS = 10, 6
-HARDEST = 8
-STOCHASTIC = "soap-adam"
-MODELS = ("logistic regression", "APClassifierCV", STOCHASTIC)
+REPORTED_DIGIT = 8
+METHOD = "soap-adam"
+MODELS = ("logistic regression", "APClassifierCV", METHOD)
 
 
 class Task(NamedTuple):
-    """The test half of one task, and every model's scores and estimator."""
+    """The test labels of one task, and the scores and estimators of all models."""
 
     y: Mask
     scores: list[Floats]
@@ -49,17 +45,16 @@ def run_task(digit: int) -> Task:
     models: list[Any] = [
         logistic_regression_cv(folds),
         APClassifierCV(cv=folds),
-        APClassifier(STOCHASTIC, random_state=0),
+        StochasticAPClassifier(METHOD, random_state=0),
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted = [model.fit(reduce.transform(X), y) for model in models]
-    scores = [model.decision_function(reduce.transform(X_test)) for model in fitted]
-    return Task(y_test, scores, fitted)
+    return Task(y_test, [m.decision_function(reduce.transform(X_test)) for m in fitted], fitted)
 
 
 def ap_table(tasks: list[Task]) -> dict[str, list[float]]:
-    """Test AP of every model on every task, and the means."""
+    """Return the test AP of every model on every task, and the means."""
     rows = {
         f"digit {digit}": [average_precision(task.y, scores) for scores in task.scores]
         for digit, task in enumerate(tasks)
