@@ -20,8 +20,6 @@ MAX_UNKNOWN = 0.5
 """Share of unknown categories, or of numbers far outside, above which a column is reported."""
 FEW_ROWS = 20
 """Rows that may all have rare categories by chance."""
-UNIT_FACTOR = 10.0
-"""Ratio of two medians from which a different unit is suspected."""
 PROBLEM = {NUMBER: "not a number", CATEGORY: "new categories"}
 
 
@@ -82,7 +80,7 @@ def _is_known(encoder: TableEncoder, name: str, known: Any) -> Any:
 
 
 def _unit_warning(encoder: TableEncoder, name: str, numbers: Any) -> str:
-    low, high, median = encoder.ranges_.get(name, [0.0, 0.0, 0.0])
+    low, high = encoder.ranges_.get(name, [0.0, 0.0])
     if low == high:
         return ""
     # Far outside: beyond the range by more than its length, and three times its size away.
@@ -90,18 +88,12 @@ def _unit_warning(encoder: TableEncoder, name: str, numbers: Any) -> str:
     outside = (numbers / 3 < low / 3 - span) | (numbers / 3 > high / 3 + span)
     smallest = 0.0 if low < 0 < high else min(abs(low), abs(high))
     far = outside & ((np.abs(numbers) / 3 > size) | (np.abs(numbers) < smallest / 3))
-    if far.sum() > MAX_UNKNOWN * numbers.size:
-        return (
-            f"{name!r}: {int(far.sum()):,} of {numbers.size:,} values are far outside the training "
-            f"range, {low:g} to {high:g}; is it the same unit?"
-        )
-    new = float(np.median(numbers))
-    if numbers.size < FEW_ROWS or not median or not new:
+    if far.sum() <= MAX_UNKNOWN * numbers.size:
         return ""
-    ratio = new / median
-    if ratio < 0 or 1 / UNIT_FACTOR < ratio < UNIT_FACTOR:
-        return ""
-    return f"{name!r}: the median is {new:g} and was {median:g} in training; is it the same unit?"
+    return (
+        f"{name!r}: {int(far.sum()):,} of {numbers.size:,} values are far outside the training "
+        f"range, {low:g} to {high:g}; is it the same unit?"
+    )
 
 
 def _describe(encoder: TableEncoder, name: str, unknown: Any, known: int) -> str:
@@ -111,4 +103,5 @@ def _describe(encoder: TableEncoder, name: str, unknown: Any, known: int) -> str
         use = "count as rare" if encoder.groups_rare(name) else "are ignored"
     problem = PROBLEM.get(kind) or f"not dates like {encoder.date_formats_.get(name)}"
     example = str(unknown.iloc[0])[:40]
-    return f"{name!r}: {len(unknown):,} of {known:,} values are {problem} (first {example!r}), and {use}"
+    count = f"{len(unknown):,} of {known:,} values are {problem}"
+    return f"{name!r}: {count} (first {example!r}), and {use}"

@@ -62,7 +62,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     date_formats_ : dict of str to str
         The format of each date column.
     ranges_ : dict of str to list
-        Smallest and largest value and median of each number column.
+        Smallest and largest value of each number column.
     """
 
     def __init__(self, min_frequency: int = 5, max_categories: int = 1000) -> None:
@@ -90,11 +90,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         for k, name in enumerate(self._names(NUMBER)):
             known = numbers[np.isfinite(numbers[:, k]), k]
             if known.size:
-                self.ranges_[name] = [
-                    float(known.min()),
-                    float(known.max()),
-                    float(np.median(known)),
-                ]
+                self.ranges_[name] = [float(known.min()), float(known.max())]
         if categories.shape[1]:
             self.onehot_ = OneHotEncoder(
                 min_frequency=self.min_frequency,

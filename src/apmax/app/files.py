@@ -63,8 +63,8 @@ def open_bytes(file: Path) -> BinaryIO:
         raise FileError(f"{file} cannot be read: {error.strerror}") from None
     except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error) as error:
         raise FileFormatError(
-            f"{file} cannot be decompressed as {file.suffix} ({error}): it is damaged, truncated or "
-            "has the wrong suffix"
+            f"{file} cannot be decompressed as {file.suffix} ({error}): it is damaged, truncated "
+            "or has the wrong suffix"
         ) from error
     if len(content) > limit:
         raise FileFormatError(
@@ -79,19 +79,7 @@ def write_file(path: Path, content: bytes) -> None:
 
     The content is written to a temporary file in the same folder, flushed to disk and renamed.
     Symbolic links are followed and the mode of an existing file is kept. Pipes and devices are
-    written to directly.
-
-    Parameters
-    ----------
-    path : Path
-        The file to write.
-    content : bytes
-        Its new content.
-
-    Raises
-    ------
-    FileError
-        If the file cannot be written. The existing file is unchanged.
+    written to directly. If FileError is raised, the existing file is unchanged.
     """
     path = Path(os.path.realpath(path))
     try:

@@ -35,34 +35,21 @@ _LIBSVM_LINE = re.compile(
 
 @dataclass(frozen=True)
 class Dataset:
-    """Features and labels of a data file.
-
-    Attributes
-    ----------
-    X : pandas.DataFrame, scipy.sparse.csr_matrix or numpy.ndarray
-        The features. Tables are frames without the target column.
-    y : numpy.ndarray of bool, or None
-        The mask of positives. None if no target was requested.
-    source : Path
-        The file.
-    positive, negative : Any
-        The two labels as written in the file.
-    target : str or None
-        Name of the target column, for tables.
-    against_rest : bool
-        Whether every label other than `positive` is negative.
-    counts : dict
-        Number of rows per label.
-    """
+    """Features and labels of a data file."""
 
     X: Any
+    """A frame without the target column, or a matrix."""
     y: Mask | None
+    """The mask of positives; None if no target was requested."""
     source: Path
     positive: Any = None
     negative: Any = None
     target: str | None = None
+    """Name of the target column, for tables."""
     against_rest: bool = False
+    """Whether every label other than `positive` is negative."""
     counts: dict[Any, int] = field(default_factory=dict)
+    """Number of rows per label."""
 
     @property
     def is_table(self) -> bool:
@@ -204,7 +191,7 @@ def _read_npz(file: Path) -> tuple[Any, NDArray[Any] | None]:
                 X.sum_duplicates()
             else:
                 X = arrays["X"]
-            y = arrays["y"] if "y" in arrays else None
+            y = arrays.get("y")
     except (MemoryError, FileFormatError):
         raise
     except Exception as error:

@@ -14,14 +14,12 @@ import json
 import os
 import warnings
 import zipfile
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import expit
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -31,6 +29,7 @@ from apmax._version import __version__
 from apmax.app.drift import drift_warnings
 from apmax.app.features import TableEncoder
 from apmax.app.files import one_line, write_file
+from apmax.app.io import Dataset
 from apmax.app.target import describe_counts, normalize_label
 from apmax.errors import ModelFileError, ShapeError
 from apmax.validation import Floats
@@ -86,10 +85,6 @@ class Model:
         """Return the log-odds of the positive label for each row."""
         return np.asarray(self.pipeline[-1].decision_function(self.features(X)))
 
-    def probabilities(self, X: Any) -> Floats:
-        """Return the probability of the positive label for each row."""
-        return np.asarray(expit(self.log_odds(X)))
-
     def feature_names(self) -> list[str]:
         """Return the names of the features, in the order of the weights."""
         if self.encoder is not None:
@@ -125,15 +120,15 @@ class Model:
         order = np.argsort(-np.abs(effect), kind="stable")[:count]
         return [(names[k], float(effect[k])) for k in order]
 
-    def warnings_for(self, X: Any, counts: Mapping[Any, int], positive: Any) -> list[str]:
+    def warnings_for(self, dataset: Dataset) -> list[str]:
         """Describe how new data differ from the training data, one sentence per problem."""
-        found = []
+        found, further = [], dataset.X.shape[1] - self.coef.size
         if self.encoder is not None:
-            found = drift_warnings(self.encoder, X)
-        elif X.shape[1] > self.coef.size:
-            found = [f"{X.shape[1] - self.coef.size:,} features that the model lacks are ignored"]
-        known = {normalize_label(label) for label in (positive, *(self.rest or []))}
-        new = {label: n for label, n in counts.items() if normalize_label(label) not in known}
+            found = drift_warnings(self.encoder, dataset.X)
+        elif further > 0:
+            found = [f"{further:,} features that the model does not have are ignored"]
+        known = {normalize_label(label) for label in (dataset.positive, *(self.rest or []))}
+        new = {k: n for k, n in dataset.counts.items() if normalize_label(k) not in known}
         if self.rest and new:
             found.append(
                 f"labels that were not in the training data count as {self.negative!r}: "
@@ -237,14 +232,13 @@ def _check_metadata(metadata: Any) -> None:
         raise ModelFileError("not a model of apmax")
     if metadata.get("schema") != SCHEMA:
         raise ModelFileError(
-            f"written with schema {one_line(metadata.get('schema'))} and this is apmax {__version__} "
-            f"with schema {SCHEMA}: install the version that wrote it, or train again"
+            f"written with schema {one_line(metadata.get('schema'))}, and apmax {__version__} "
+            f"reads schema {SCHEMA}: install the version that wrote it, or train again"
         )
     target, rest = metadata["target"], metadata["rest"]
-    texts = [metadata["positive"], metadata["negative"], *([] if target is None else [target])]
-    texts += [] if rest is None else [*rest]
-    lists = (rest is None or isinstance(rest, list)) and isinstance(metadata["facts"], dict)
-    if not (lists and all(isinstance(text, str) for text in texts)):
+    texts = [metadata["positive"], metadata["negative"], target or "", *(rest or [])]
+    sound = isinstance(rest or [], list) and isinstance(metadata["facts"], dict)
+    if not (sound and all(isinstance(text, str) for text in texts)):
         raise ModelFileError("the metadata has fields of wrong types")
     json.dumps(metadata, ensure_ascii=False).encode()  # half a surrogate pair cannot be printed
 

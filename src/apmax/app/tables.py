@@ -20,7 +20,7 @@ from apmax.app.files import (
     one_line,
     open_bytes,
 )
-from apmax.errors import FileError, FileFormatError, MissingExtraError
+from apmax.errors import FileError, FileFormatError
 
 COLUMNAR = (".parquet", ".pq", ".feather", ".arrow")
 TEXT_TABLES = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat")
@@ -57,11 +57,6 @@ def read_table(
     """
     file = check_path(path)
     suffix = format_suffix(file)
-    try:
-        import pandas  # noqa: F401, ICN001
-        import pyarrow  # noqa: F401, ICN001
-    except ImportError as error:
-        raise MissingExtraError(f"reading {file} needs pandas: pip install 'apmax[app]'") from error
     if suffix in COLUMNAR:
         return _read_columnar(file)
     if suffix not in TEXT_TABLES:
@@ -82,7 +77,7 @@ def _read_columnar(file: Path) -> Any:
             with parquet.ParquetFile(file) as stored:
                 _check_claimed_size(file, stored.metadata)
                 table = stored.read()
-        frame = _to_frame(table)
+        frame = table.to_pandas()
     except (MemoryError, FileFormatError):
         raise
     except Exception as error:  # pyarrow raises many kinds for a damaged file
@@ -93,15 +88,6 @@ def _read_columnar(file: Path) -> Any:
         raise FileFormatError(f"{file} is empty: expected at least one column and one row")
     frame = frame.reset_index(drop=frame.index.names == [None])
     return frame.set_axis(_unique_names([str(name) for name in frame.columns]), axis=1)
-
-
-def _to_frame(table: Any) -> Any:
-    try:
-        return table.to_pandas()
-    except MemoryError:
-        raise
-    except Exception:  # wrong pandas metadata; wrong data will raise again
-        return table.replace_schema_metadata(None).to_pandas()
 
 
 def _check_claimed_size(file: Path, metadata: Any) -> None:
@@ -239,23 +225,10 @@ def _check_row_lengths(file: Path, stream: BinaryIO, separator: str, columns: in
 
 
 def _malformed(file: Path, error: Exception) -> FileFormatError:
-    text = one_line(error)
     if isinstance(error, UnicodeDecodeError):
         found = hex(error.object[error.start])
-        return FileFormatError(
-            f"{file} is not UTF-8 text: found the byte {found}; save it as UTF-8"
-        )
-    if ragged := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", text):
-        expected, line, seen = ragged.groups()
-        return FileFormatError(
-            f"{file}, line {line}: {seen} cells, expected {expected}: quote cells that contain the "
-            "separator, and give every row the same number of cells"
-        )
-    if "Length of header or names" in text:
-        return FileFormatError(
-            f"{file}: the first row has more cells than the header has names: name each column"
-        )
-    if unclosed := re.search(r"EOF inside string starting at row (\d+)", text):
-        row = int(unclosed.group(1)) + 1
-        return FileFormatError(f"{file}: the quote opened in row {row} is never closed")
-    return FileFormatError(f"{file} cannot be read as a table: {text}")
+        return FileFormatError(f"{file} is not UTF-8 text (byte {found}): save it as UTF-8")
+    return FileFormatError(
+        f"{file} cannot be read as a table ({one_line(error)}): give every row, and the header, the "
+        "same number of cells, and quote cells that contain the separator"
+    )

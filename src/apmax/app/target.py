@@ -26,15 +26,7 @@ class Labels(NamedTuple):
 
 
 def find_column(names: list[str], target: str | int | bool) -> str:
-    """Return the name of the target column.
-
-    Parameters
-    ----------
-    names : list of str
-        All columns.
-    target : str or int
-        A name, "last", or a number counted from 1 (also as text).
-    """
+    """Return the name of the column given by name, as "last", or by number from 1."""
     if isinstance(target, str):
         if target in names and f"{target} (2)" in names:
             raise ParameterError(
@@ -64,18 +56,9 @@ def find_column(names: list[str], target: str | int | bool) -> str:
 def two_classes(
     values: NDArray[Any], positive: Any, name: str, *, against_rest: bool = False
 ) -> Labels:
-    """Turn a column of labels into a mask of positives.
+    """Turn a column of labels into a mask of positives; None means the rarer label.
 
-    Parameters
-    ----------
-    values : array
-        The labels.
-    positive : Any
-        The positive label, or None for the rarer one.
-    name : str
-        How messages refer to the column.
-    against_rest : bool
-        Whether all other labels are negative. Otherwise there must be exactly one other.
+    There must be one other label, or with `against_rest` any number. Messages use `name`.
     """
     missing = _missing(values)
     if missing.any():
@@ -92,7 +75,7 @@ def two_classes(
     if len(counts) < 2 or (len(counts) > 2 and not against_rest):
         rest = "; to find one value among all others, use --positive VALUE --rest"
         raise LabelError(
-            f"{name} has {len(counts)} value{'s' * (len(counts) != 1)}, and a classifier needs two: "
+            f"{name} has {len(counts)} value{'s' * (len(counts) != 1)}, a classifier needs two: "
             f"{describe_counts(counts)}; is it the right column?{rest if len(counts) > 2 else ''}"
         )
     # Of equally frequent labels, the one that sorts last: 1 rather than 0, "yes" rather than "no".
@@ -174,5 +157,6 @@ def _choose(counts: dict[Any, int], positive: Any, name: str) -> Any:
     near = difflib.get_close_matches(str(positive), map(str, counts), n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise NoPositiveError(
-        f"`positive` = {positive!r} is not a value of {name}: {hint}it has {describe_counts(counts)}"
+        f"`positive` = {positive!r} is not a value of {name}: {hint}it has "
+        f"{describe_counts(counts)}"
     )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
@@ -18,7 +17,6 @@ from apmax.app.model import Model
 from apmax.errors import ParameterError
 from apmax.methods import METHODS
 from apmax.registry import Registry
-from apmax.validation import Floats
 
 FOLDS = 5
 MAX_REST_LABELS = 100
@@ -28,44 +26,18 @@ FITTED = ("coef_", "intercept_", "n_features_in_")
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model, the estimator that it came from, and warnings about the training data."""
+    """A model, warnings about the training data, and how the fit ended."""
 
     model: Model
-    estimator: Any
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether the fit was stopped by Ctrl-C."""
-        return bool(getattr(self.result, "interrupted", False))
-
-    @property
-    def result(self) -> Any:
-        """The FitResult of the estimator."""
-        return getattr(self.estimator, "result_", None)
-
-    @property
-    def history(self) -> dict[str, Floats] | None:
-        """AP during the fit, for estimators that record it."""
-        return getattr(self.estimator, "history_", None)
-
-    def with_facts(self, facts: dict[str, Any]) -> TrainedModel:
-        """Add facts to the model."""
-        return replace(self, model=replace(self.model, facts={**self.model.facts, **facts}))
+    warnings: list[str]
+    interrupted: bool
+    message: str
 
 
 def make_estimator(solver: str = "cv", *, seed: int = 0, rarer: int = FOLDS) -> Any:
-    """Return the estimator for a solver.
+    """Return the estimator: "cv" (or "auto"), "lbfgs", or a name of `apmax.methods.METHODS`.
 
-    Parameters
-    ----------
-    solver : str
-        "cv" (also "auto") chooses penalties by cross-validation; "lbfgs" fits once; other names
-        are stochastic methods of `apmax.methods.METHODS`.
-    seed : int
-        Random seed of the stochastic methods.
-    rarer : int
-        Number of rows of the rarer class. With one row there is no cross-validation.
+    With one row in the rarer class there is no cross-validation.
     """
     Registry("solver", dict.fromkeys(("auto", "cv", "lbfgs", *METHODS))).choose(solver)
     if solver in METHODS:
@@ -108,26 +80,20 @@ def train_model(
         facts,
     )
     found = [] if encoder is None else training_warnings(encoder, dataset.X)
-    return TrainedModel(model, estimator, tuple(found))
+    interrupted = bool(getattr(result, "interrupted", False))
+    return TrainedModel(model, found, interrupted, getattr(result, "message", ""))
 
 
-def hold_out(dataset: Dataset, *, seed: int = 0, share: float = 0.2) -> tuple[Dataset, Dataset]:
-    """Split a data set into a training and a test part with the same share of positives."""
+def hold_out(dataset: Dataset, *, seed: int = 0) -> tuple[Dataset, Dataset]:
+    """Split off a fifth of the rows of each class, and at least one, for testing."""
     y = dataset.labels()
     rng = np.random.default_rng(seed)
     test = np.zeros(y.size, dtype=bool)
     for rows in (np.flatnonzero(y), np.flatnonzero(~y)):
         if rows.size < 2:
-            raise ParameterError(
-                "a class has only one row, so none can be held out: give --test data with both "
-                "classes"
-            )
-        test[rng.permutation(rows)[: _test_rows(rows, share)]] = True
+            raise ParameterError("a class has only one row: give --test data with both classes")
+        test[rng.permutation(rows)[: max(1, round(0.2 * rows.size))]] = True
     return dataset.rows(~test), dataset.rows(test)
-
-
-def _test_rows(rows: NDArray[Any], share: float) -> int:
-    return min(max(1, round(share * rows.size)), rows.size - 1)
 
 
 def _rest_labels(dataset: Dataset) -> list[str] | None:

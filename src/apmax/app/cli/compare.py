@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -70,13 +71,7 @@ def _show(console: Console, leaderboard: Leaderboard, title: str, notes: list[st
         cells = ["", "", ""]
         if one := differences.get(name):
             cells = [f"{one.mean:+.4f}", f"{one.standard_error:.4f}", f"{one.wins}/{one.folds}"]
-            result[name]["difference"] = {
-                "mean": one.mean,
-                "standard_error": one.standard_error,
-                "wins": one.wins,
-                "losses": one.losses,
-                "verdict": one.sentence(),
-            }
+            result[name]["difference"] = {**asdict(one), "verdict": one.sentence()}
         table.add_row(name, f"{mean:.4f}", f"{std:.4f}", *cells)
     console.show({"models": result, "warnings": notes}, table)
     for one in differences.values():

@@ -120,8 +120,8 @@ class Console:
             if isinstance(error, (ApmaxError, OSError, MemoryError, ImportError)):
                 self.fail(str(error) or type(error).__name__)
             self.fail(
-                f"internal error: {type(error).__name__}: {error}. Rerun with `apmax --debug …` and "
-                "report it"
+                f"internal error: {type(error).__name__}: {error}. Rerun with `apmax --debug …` "
+                "and report it"
             )
 
 

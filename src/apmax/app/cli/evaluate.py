@@ -45,37 +45,29 @@ def evaluate(
         loaded = load_model(model)
         dataset = load_labelled_data(loaded, data, target, positive, rest)
         scores, y = loaded.log_odds(dataset.X), dataset.labels()
-        notes = loaded.warnings_for(dataset.X, dataset.counts, dataset.positive)
+        notes = loaded.warnings_for(dataset)
         console.warn(notes)
         ap = average_precision(y, scores)
-        table = make_table(
-            f"AP {ap:.4f} (random {y.mean():.4f}; {y.sum():,} positives in {y.size:,} rows)",
-            *("precision", "recall", "alerts per 1,000", "probability ≥"),
-        )
+        title = f"AP {ap:.4f} (random {y.mean():.4f}; {y.sum():,} positives in {y.size:,} rows)"
+        table = make_table(title, "precision", "recall", "alerts per 1,000", "probability ≥")
         points: dict[str, Any] = {}
         for precision, point in operating_points(ScoredModel("model", y, scores)).items():
-            if point is None:
-                points[str(precision)] = None
-                table.add_row(f"{precision:.0%}", "not reachable", "", "")
-                continue
-            found = {
-                "precision": point.precision,
-                "recall": point.recall,
-                "alerts_per_1000": 1000 * point.alert_rate,
-                "log_odds": point.threshold,
-                "probability": float(expit(point.threshold)),
-            }
-            points[str(precision)] = found
-            alerts, threshold = f"{found['alerts_per_1000']:.1f}", f"{found['probability']:.4f}"
-            table.add_row(f"{precision:.0%}", f"{point.recall:.1%}", alerts, threshold)
-        result = {
-            "average_precision": ap,
-            "prevalence": float(y.mean()),
-            "rows": int(y.size),
-            "positives": int(y.sum()),
-            "operating_points": points,
-            "warnings": notes,
-        }
-        console.show(result, table)
+            points[str(precision)] = None
+            cells = ["not reachable", "", ""]
+            if point is not None:
+                probability = float(expit(point.threshold))
+                points[str(precision)] = {
+                    "precision": point.precision,
+                    "recall": point.recall,
+                    "alerts_per_1000": 1000 * point.alert_rate,
+                    "log_odds": point.threshold,
+                    "probability": probability,
+                }
+                alerts = f"{1000 * point.alert_rate:.1f}"
+                cells = [f"{point.recall:.1%}", alerts, f"{probability:.4f}"]
+            table.add_row(f"{precision:.0%}", *cells)
+        counts = {"rows": int(y.size), "positives": int(y.sum()), "prevalence": float(y.mean())}
+        result = {"average_precision": ap, **counts, "operating_points": points}
+        console.show({**result, "warnings": notes}, table)
         if report is not None:
             write_model_report(console, report, loaded, dataset, scores, notes)

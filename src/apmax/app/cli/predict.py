@@ -45,7 +45,7 @@ def predict(
         loaded = load_model(model)
         dataset = load(data, target=False, text=loaded.text_columns())
         log_odds = loaded.log_odds(dataset.X)
-        notes = loaded.warnings_for(dataset.X, {}, None)
+        notes = loaded.warnings_for(dataset)
         console.warn(notes)
         label = np.where(log_odds >= 0, loaded.positive, loaded.negative)
         frame = pd.DataFrame({"probability": expit(log_odds), "log_odds": log_odds, "label": label})

@@ -39,7 +39,7 @@ def report(
         loaded = load_model(model)
         dataset = load_labelled_data(loaded, data, target, positive, rest)
         scores = loaded.log_odds(dataset.X)
-        notes = loaded.warnings_for(dataset.X, dataset.counts, dataset.positive)
+        notes = loaded.warnings_for(dataset)
         console.warn(notes)
         write_model_report(console, out, loaded, dataset, scores, notes)
         console.show({"report": str(out), "warnings": notes})

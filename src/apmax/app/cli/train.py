@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -45,6 +45,7 @@ def train(
     """
     console: Console = context.obj
     with console.errors():
+        from apmax import average_precision
         from apmax.app.model import save_model
         from apmax.app.training import hold_out
 
@@ -55,23 +56,29 @@ def train(
         )
         start = time.perf_counter()
         trained, stopped = _fit(console, "training", learnt, solver, seed)
-        scores = trained.model.log_odds(tested.X)
-        notes = list(trained.warnings)
-        notes += trained.model.warnings_for(tested.X, tested.counts, tested.positive)
+        tested_model = trained.model
+        scores, y = tested_model.log_odds(tested.X), tested.labels()
+        notes = [*trained.warnings, *tested_model.warnings_for(tested)]
         console.warn(notes)
-        facts = _test_facts(tested, scores)
-        trained = trained.with_facts(facts)
-        save_model(trained.model, out)
+        facts = {
+            "test_ap": average_precision(y, scores),
+            "test_prevalence": float(y.mean()),
+            "test_rows": int(y.size),
+            "command": command_line(),
+        }
+        tested_model.facts.update(facts)
+        save_model(tested_model, out)
         cli.interrupt_message = f"stopped; {out} contains the model trained so far"
-        final = trained
         if test is None and not stopped:
             final, stopped = _fit(console, "training on all rows", dataset, solver, seed)
-            final = trained if stopped else final.with_facts(facts)
-            save_model(final.model, out)
-        _show(console, final, tested, out, time.perf_counter() - start, notes)
+            if not stopped:
+                trained = final
+                trained.model.facts.update(facts)
+                save_model(trained.model, out)
+        _show(console, trained, tested, out, time.perf_counter() - start, notes)
         if report is not None:
             note = "" if test else f"from a model of {learnt.X.shape[0]:,} rows; the file has all"
-            write_model_report(console, report, trained.model, tested, scores, notes, note)
+            write_model_report(console, report, tested_model, tested, scores, notes, note)
         if stopped:
             console.stop()
 
@@ -93,25 +100,8 @@ def _load_test(dataset: Dataset, test: Path) -> Dataset:
     from apmax.app.io import load
 
     text = TableEncoder().fit(dataset.X).text_columns() if dataset.is_table else []
-    return load(
-        test,
-        target=dataset.target,
-        positive=str(dataset.positive),
-        against_rest=dataset.against_rest,
-        text=text,
-    )
-
-
-def _test_facts(tested: Dataset, scores: Any) -> dict[str, Any]:
-    from apmax import average_precision
-
-    y = tested.labels()
-    return {
-        "test_ap": average_precision(y, scores),
-        "test_rows": int(y.size),
-        "test_prevalence": float(y.mean()),
-        "command": command_line(),
-    }
+    label, rest = str(dataset.positive), dataset.against_rest
+    return load(test, target=dataset.target, positive=label, against_rest=rest, text=text)
 
 
 def _show(
@@ -123,25 +113,15 @@ def _show(
     notes: list[str],
 ) -> None:
     model, facts = trained.model, trained.model.facts
-    title = (
-        f"test AP {facts['test_ap']:.4f} (random {facts['test_prevalence']:.4f}), {seconds:.1f} s "
-        f"→ {out}"
-    )
+    ap, prevalence = facts["test_ap"], facts["test_prevalence"]
+    title = f"test AP {ap:.4f} (random {prevalence:.4f}), {seconds:.1f} s → {out}"
     table = make_table(title, "feature", "log-odds per standard deviation")
-    strongest = model.strongest_features(tested.X, 8)
-    for name, weight in strongest:
+    strongest = dict(model.strongest_features(tested.X, 8))
+    for name, weight in strongest.items():
         table.add_row(name, f"{weight:+.3f}")
-    result = {
-        "model": str(out),
-        "seconds": seconds,
-        "positive": model.positive,
-        "negative": model.negative,
-        "strongest_features": dict(strongest),
-        **facts,
-        "warnings": notes,
-    }
-    console.show(result, table)
-    message = getattr(trained.result, "message", "")
+    labels = {"positive": model.positive, "negative": model.negative}
+    result = {"model": str(out), "seconds": seconds, **labels, **facts}
+    console.show({**result, "strongest_features": strongest, "warnings": notes}, table)
     rest = f" ({', '.join(map(repr, model.rest[:5]))})" if model.rest else ""
-    ending = f"; {message}" if message else ""
+    ending = f"; {trained.message}" if trained.message else ""
     console.say(f"positive: {model.positive!r}, negative: {model.negative!r}{rest}{ending}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 
@@ -28,7 +27,6 @@ class Alerts:
 
     thresholds: Floats
     labels: list[str]
-    """Each threshold with the fewest digits that select the same rows."""
     true: Counts
     total: Counts
     positives: int
@@ -64,11 +62,10 @@ def count_alerts(
     thresholds = np.unique(ascending)
     true = positives.size - np.searchsorted(positives, thresholds)
     total = ascending.size - np.searchsorted(ascending, thresholds)
-    chosen = _spread(true, total, np.searchsorted(thresholds, keep), most)
-    below = np.concatenate([[-math.inf], thresholds])[chosen]
+    chosen = _spread(total, np.searchsorted(thresholds, keep), most)
     return Alerts(
         thresholds[chosen],
-        [shorten(t, b) for t, b in zip(thresholds[chosen], below, strict=True)],
+        [_round_down(threshold) for threshold in thresholds[chosen]],
         true[chosen],
         total[chosen],
         positives.size,
@@ -76,30 +73,19 @@ def count_alerts(
     )
 
 
-def shorten(threshold: float, below: float) -> str:
-    """Round a threshold down as far as it stays above the next lower score.
-
-    Copied from the page, it selects exactly the same rows.
-    """
+def _round_down(threshold: float) -> str:
+    """Format a threshold with seven digits, so that it does not exclude its own row."""
     exact = Decimal(repr(float(threshold) + 0.0))  # the sum turns -0.0 into 0.0
-    for digits in range(3, 18):
-        rounded = Context(prec=digits, rounding=ROUND_FLOOR).plus(exact)
-        if below < float(rounded) <= threshold:
-            plain = exact == 0 or 1e-4 <= abs(exact) < 1e15
-            return f"{rounded:f}" if plain else f"{float(rounded):.{digits}g}"
-    return repr(float(threshold))
+    return f"{float(Context(prec=7, rounding=ROUND_FLOOR).plus(exact)):.7g}"
 
 
-def _spread(true: Counts, total: Counts, keep: Counts, most: int) -> Counts:
-    """Choose thresholds, half evenly spaced in recall and half in the logarithm of alerts."""
-    if true.size <= most:
-        return np.arange(true.size)
-    half = (most - keep.size - 2) // 2
-    recalls = np.linspace(0, true[0], half + 1)[1:]
-    alerts = np.geomspace(total[-1], total[0], half)
-    by_recall = np.searchsorted(-true, -recalls, side="right") - 1
-    by_alerts = np.searchsorted(-total, -alerts, side="right") - 1
-    return np.unique(np.concatenate([[0, true.size - 1], keep, by_recall, by_alerts]))
+def _spread(total: Counts, keep: Counts, most: int) -> Counts:
+    """Choose thresholds evenly spaced in the logarithm of alerts, and `keep`."""
+    if total.size <= most:
+        return np.arange(total.size)
+    alerts = np.geomspace(total[-1], total[0], most - keep.size)
+    chosen = np.searchsorted(-total, -alerts, side="right") - 1
+    return np.unique(np.concatenate([[0, total.size - 1], keep, np.maximum(chosen, 0)]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -71,8 +71,7 @@ def render(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    formats = {"share": share, "per_thousand": per_thousand, "ap": ap, "signed": signed}
-    environment.filters.update(formats)
+    environment.filters["share"] = share
     models = [_measure(result, k) for k, result in enumerate(report.results)]
     script = _asset("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -98,24 +97,6 @@ def share(value: float) -> str:
     """Format a share as a percentage; below 1 % with two significant digits."""
     percent = 100 * value
     return f"{percent:.1f}\u202f%" if percent == 0 or percent >= 1 else f"{percent:.2g}\u202f%"
-
-
-def per_thousand(rate: float) -> str:
-    """Format a rate as a number of 1,000."""
-    value = 1000 * rate
-    if value == 0 or value >= 100:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if value >= 1 else f"{value:.2g}"
-
-
-def ap(value: float) -> str:
-    """Format an average precision; below 0.01 with two significant digits."""
-    return f"{value:.2g}" if 0 < value < 0.01 else f"{value:.3f}"
-
-
-def signed(value: float) -> str:
-    """Format a number with its sign and three significant digits."""
-    return f"{value:+#.3g}".rstrip(".").replace("-", "−")
 
 
 def _measure(result: ScoredModel, series: int) -> Measured:
