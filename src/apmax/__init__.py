@@ -1,7 +1,6 @@
 """Train classifiers by directly maximising average precision.
 
-The names below are the public surface; they are imported when they are first used, so that
-``import apmax`` stays quick.
+Public names are imported on first use, so that ``import apmax`` stays fast.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from apmax._version import __version__
 
 if TYPE_CHECKING:
     from apmax.errors import ApmaxError
-    from apmax.linear.classifier import APClassifier
-    from apmax.linear.classifier_cv import APClassifierCV
+    from apmax.linear import APClassifier, APClassifierCV, FitResult, StochasticAPClassifier
     from apmax.metrics import (
         OperatingPoint,
         PrecisionRecallCurve,
@@ -26,11 +24,13 @@ if TYPE_CHECKING:
     from apmax.objective.surrogates import Surrogate
 
 _HOME = {
-    "APClassifier": "apmax.linear.classifier",
-    "APClassifierCV": "apmax.linear.classifier_cv",
+    "APClassifier": "apmax.linear",
+    "APClassifierCV": "apmax.linear",
     "ApmaxError": "apmax.errors",
+    "FitResult": "apmax.linear",
     "OperatingPoint": "apmax.metrics",
     "PrecisionRecallCurve": "apmax.metrics",
+    "StochasticAPClassifier": "apmax.linear",
     "Surrogate": "apmax.objective.surrogates",
     "SurrogateAP": "apmax.objective.exact",
     "average_precision": "apmax.metrics",
@@ -43,8 +43,10 @@ __all__ = [
     "APClassifier",
     "APClassifierCV",
     "ApmaxError",
+    "FitResult",
     "OperatingPoint",
     "PrecisionRecallCurve",
+    "StochasticAPClassifier",
     "Surrogate",
     "SurrogateAP",
     "__version__",
@@ -53,7 +55,6 @@ __all__ = [
     "precision_recall_curve",
     "surrogate_ap",
 ]
-
 
 _MODULES = {"errors", "linear", "methods", "metrics", "objective", "torch"}
 

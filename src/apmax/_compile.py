@@ -1,12 +1,12 @@
-"""Compiled loops over plain arrays, one file per algorithm; everything else is NumPy.
+"""Compile kernels with Numba, cache them on disk, and run them over threads.
 
-Importing this package imports Numba, which takes a quarter of a second, so the functions
-that need a kernel import it when they are called.
+Importing this module imports Numba, which takes half a second, so modules with kernels are
+imported on first use.
 """
 
 from __future__ import annotations
 
-import sys
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -20,20 +20,21 @@ from numpy.typing import NDArray
 
 Function = Callable[..., Any]
 
+logger = logging.getLogger("apmax")
+
 
 def kernel(function: Function) -> Function:
-    """Compile at first call and keep the machine code on disk for the next process.
+    """Compile at the first call and cache the machine code on disk.
 
-    Where no folder for a cache can be written, or the disk is full, every process compiles for
-    itself.
+    If the cache cannot be written, every process compiles for itself.
     """
     return _compiled(function)
 
 
 def reordering_kernel(function: Function) -> Function:
-    """A kernel whose sums may be taken in another order, so several terms at a time.
+    """Compile a kernel whose sums may be reordered, so that they vectorise.
 
-    Only for short sums: the order is the machine's, and so is the last bit.
+    Only for short sums: the last bit depends on the machine.
     """
     return _compiled(function, fastmath={"reassoc", "contract"})
 
@@ -49,7 +50,7 @@ def _compiled(function: Function, **options: Any) -> Function:
 
 
 def _save_only_if_possible(compiled: Any) -> None:
-    """Machine code that cannot be stored can still be run: a full disk is no reason to stop."""
+    """Ignore errors while saving: machine code that cannot be stored can still be run."""
     cache = getattr(compiled, "_cache", None)
     if cache is None:  # NUMBA_DISABLE_JIT
         return
@@ -63,7 +64,7 @@ def _save_only_if_possible(compiled: Any) -> None:
 
 
 THREADS_FROM = 1 << 22
-"""Elements from which a second thread pays for its start."""
+"""Number of elements from which a second thread pays off."""
 
 
 def over_threads(
@@ -71,8 +72,8 @@ def over_threads(
 ) -> None:
     """Run ``loop(begin, end, *arguments)`` over 0 … size, in parts on several threads.
 
-    Only for loops whose iterations are independent: the result is the same to the last bit
-    for any number of threads. `work` is the number of elements that count, if not `size`.
+    Iterations must be independent, so that the result does not depend on the number of threads.
+    `work` is the number of elements processed, if it is not `size`.
     """
     parts = _threads() if (work or size) >= THREADS_FROM else 1
     _run_parts([(loop, *span, *arguments) for span in _spans(size, parts)])
@@ -83,8 +84,8 @@ def table_over_threads(
 ) -> NDArray[np.float64]:
     """Run ``loop(begin, end, *arguments, table)`` over 0 … size and return the summed tables.
 
-    Long loops always add into two tables, on one thread or two, so that the order of the
-    additions, and with it the last bit, does not depend on the number of threads.
+    Long loops always add into two tables, on one thread or two, so that the result does not
+    depend on the number of threads.
     """
     parts = 2 if size >= THREADS_FROM else 1
     tables = [np.zeros(shape) for _ in range(parts)]
@@ -96,7 +97,7 @@ def table_over_threads(
 
 
 def _threads() -> int:
-    """Numba's thread count, which joblib's workers and NUMBA_NUM_THREADS limit."""
+    """Return Numba's thread count, which joblib workers and NUMBA_NUM_THREADS limit."""
     return int(get_num_threads())
 
 
@@ -116,20 +117,21 @@ def _run_parts(calls: list[tuple[Any, ...]]) -> None:
             part.result()
 
 
-class _SayThatItCompiles(event.Listener):
-    """One line on stderr when a kernel of ours is really compiled, not read from the cache."""
+class _CompileNotice(event.Listener):
+    """Log once when a kernel is compiled rather than read from the cache."""
 
-    said = False
+    logged = False
 
     def on_start(self, event: Any) -> None:
+        """Log the first compilation of one of our kernels."""
         function = getattr(event.data.get("dispatcher"), "py_func", None)
         module = getattr(function, "__module__", None) or ""
-        if not self.said and module.startswith(__name__):
-            self.said = True
-            print("apmax: compiling its kernels, once for this machine …", file=sys.stderr)
+        if not self.logged and module.startswith("apmax."):
+            self.logged = True
+            logger.info("compiling kernels (once per machine)")
 
     def on_end(self, event: Any) -> None:
-        """Nothing to say: the call that waited goes on."""
+        """Do nothing."""
 
 
-event.register("numba:compile", _SayThatItCompiles())
+event.register("numba:compile", _CompileNotice())

@@ -1,9 +1,8 @@
-"""How many of m sorted thresholds are ≤ each of n scores, without sorting the scores.
+"""Count how many of m sorted thresholds are ≤ each of n scores, without sorting the scores.
 
-A uniform grid over the thresholds narrows each search to one cell. The remaining steps of
-the binary search are as many for every score and have no branch, so the processor never
-guesses wrong. Cost: O(m) to build, O(n) for
-thresholds that are spread anyhow evenly, O(n log m) at the worst.
+A uniform grid over the thresholds narrows each search to one cell. The remaining binary search
+has the same number of steps for every score and no branches. Cost: O(m) to build, O(n) for
+evenly spread thresholds, O(n log m) in the worst case.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Thresholds(NamedTuple):
 
 
 def make_thresholds(values: Floats) -> Thresholds:
-    """The grid over `values`, which must be sorted and not empty."""
+    """Build the grid over `values`, which must be sorted and not empty."""
     cells = CELLS_PER_THRESHOLD * values.size
     with np.errstate(over="ignore"):
         extent = min(float(values[-1] - values[0]), np.finfo(np.float64).max)
@@ -48,15 +47,15 @@ def make_thresholds(values: Floats) -> Thresholds:
 
 @kernel
 def cell_of(x, low, cells_per_unit, last):
-    """Non-decreasing in x whatever is rounded, so a cell bounds its thresholds exactly."""
-    if cells_per_unit == 0.0:  # the thresholds are all but equal: one cell holds them
+    """Return the cell of x; non-decreasing in x in spite of rounding."""
+    if cells_per_unit == 0.0:  # thresholds are nearly equal: one cell holds them
         return np.int64(0)
     return np.int64(min(max((x - low) * cells_per_unit, 0.0), last))
 
 
 @kernel
 def fill_grid(values, low, cells_per_unit, start):
-    """Set start[c] to the number of thresholds in cells before c; return the fullest cell."""
+    """Set start[c] to the number of thresholds before cell c; return the size of the fullest."""
     cells = start.size - 1
     fullest = 0
     i = 0
@@ -70,7 +69,7 @@ def fill_grid(values, low, cells_per_unit, start):
 
 
 def count_at_most(thresholds: Thresholds, scores: Floats, offset: float) -> NDArray[np.int32]:
-    """For each score, the number of thresholds ≤ score + offset."""
+    """Return for each score the number of thresholds ≤ score + offset."""
     counts = np.empty(scores.size, np.int32)
     over_threads(_count_range, scores.size, thresholds, scores, offset, counts)
     return counts
@@ -78,10 +77,10 @@ def count_at_most(thresholds: Thresholds, scores: Floats, offset: float) -> NDAr
 
 @kernel
 def _count_range(begin, end, thresholds, scores, offset, counts):
-    """Counts for scores begin … end.
+    """Count for scores begin … end.
 
-    A block of scores goes through the search step by step together: the loads of one step do
-    not wait for each other, which halves the time once the thresholds outgrow the cache.
+    A block of scores takes each step of the search together, so that the loads of one step do
+    not wait for each other; this halves the time once the thresholds outgrow the cache.
     """
     values = thresholds.values
     start = thresholds.start

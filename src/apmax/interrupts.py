@@ -1,4 +1,9 @@
-"""Cooperative Ctrl-C: SIGINT sets a flag that loops check between iterations."""
+"""Cooperative Ctrl-C: the first one sets a flag that loops check between iterations.
+
+A KeyboardInterrupt raised inside compiled code surfaces as a SystemError and loses the work done
+so far. Within :func:`cooperative_interrupts`, Ctrl-C therefore only sets a flag; a second Ctrl-C
+raises KeyboardInterrupt as usual. Blocks can be nested: the outermost one owns the handler.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +11,60 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+from typing import Any
 
-_flag = threading.Event()
+
+class _State:
+    active = False
+    requested = False
 
 
 def interrupted() -> bool:
-    """Tell whether Ctrl-C was pressed inside the current block."""
-    return _flag.is_set()
+    """Return whether Ctrl-C was pressed in the current cooperative block."""
+    return _State.requested
+
+
+def raise_if_interrupted() -> None:
+    """Raise KeyboardInterrupt at a safe point if Ctrl-C was pressed."""
+    if _State.requested:
+        raise KeyboardInterrupt
 
 
 @contextmanager
-def cooperative_interrupts() -> Iterator[threading.Event]:
-    """Turn the first Ctrl-C into a flag; the second raises KeyboardInterrupt."""
-    if threading.current_thread() is not threading.main_thread():
-        yield _flag
+def interrupt_on_hold() -> Iterator[None]:
+    """Hide a Ctrl-C that was already pressed, for a short step that completes a result."""
+    before, _State.requested = _State.requested, False
+    try:
+        yield
+    finally:
+        _State.requested = before
+
+
+@contextmanager
+def cooperative_interrupts() -> Iterator[None]:
+    """Turn the first Ctrl-C inside the block into a flag; see :func:`interrupted`.
+
+    Only the main thread receives signals, and only Python's default handler is replaced: in other
+    threads, and under an application's own handler, the block changes nothing.
+    """
+    replaceable = (
+        not _State.active
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    if not replaceable:
+        yield
         return
 
-    def set_flag(number: int, frame: FrameType | None) -> None:
-        if _flag.is_set():
-            raise KeyboardInterrupt
-        _flag.set()
+    def handle(signum: int, frame: Any) -> None:
+        if _State.requested:
+            signal.default_int_handler(signum, frame)
+        _State.requested = True
 
-    _flag.clear()
-    previous = signal.signal(signal.SIGINT, set_flag)
+    signal.signal(signal.SIGINT, handle)
+    _State.active, _State.requested = True, False
     try:
-        yield _flag
+        yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _State.active = _State.requested = False

@@ -1,7 +1,7 @@
-r"""Average precision, the precision-recall curve and operating points, ties counted as ≥.
+"""Average precision, the precision-recall curve and operating points.
 
-The order of arguments and the meaning of `sample_weight` are scikit-learn's, and so are the
-results; :func:`average_precision` sorts the positives only.
+Arguments and results are those of scikit-learn's metrics, ties and sample weights included.
+:func:`average_precision` sorts only the positives.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PrecisionRecallCurve(NamedTuple):
 
 
 class OperatingPoint(NamedTuple):
-    """What happens when every example with score ≥ `threshold` raises an alert."""
+    """Precision, recall and alert rate when every score ≥ `threshold` raises an alert."""
 
     threshold: float
     precision: float
@@ -51,20 +51,29 @@ def average_precision(
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
 ) -> float:
-    r"""Average precision, eq. (1): the mean over positives of the precision at their score.
+    r"""Compute average precision, the mean over positives of the precision at their score.
 
     .. math:: AP = \frac1m \sum_{y_i=1} \frac{r^+(x_i)}{r(x_i)}
 
-    where r and r⁺ count the examples and the positives whose score is ≥ that of x_i. Equal
-    to ``sklearn.metrics.average_precision_score``, and several times faster on large data with
-    few positives, because only these are sorted.
+    where r and r⁺ count the examples and the positives whose score is ≥ that of x_i. The result
+    equals ``sklearn.metrics.average_precision_score``; it is faster on large data with few
+    positives because only these are sorted.
 
     Parameters
     ----------
-    y : labels: bool, {0, 1}, {-1, 1}, or any two values with `pos_label`.
-    scores : finite numbers, larger meaning more likely positive.
-    sample_weight : weights ≥ 0; a weight of 2 is the same as the example twice.
-    pos_label : the positive class, where labels do not say it themselves.
+    y : array-like of shape (n,)
+        Labels: bool, {0, 1}, {-1, 1}, or any two values with `pos_label`.
+    scores : array-like of shape (n,)
+        Finite scores; larger means more likely positive.
+    sample_weight : array-like of shape (n,), optional
+        Non-negative weights; a weight of 2 equals the example twice.
+    pos_label : optional
+        The positive class, needed unless labels are bool, {0, 1} or {-1, 1}.
+
+    Returns
+    -------
+    float
+        Average precision, between 0 and 1.
 
     Examples
     --------
@@ -72,16 +81,20 @@ def average_precision(
     >>> round(average_precision([1, 0, 1, 0], [0.9, 0.8, 0.3, 0.2]), 4)
     0.8333
     """
+    return ap_of_scores(*_checked(y, scores, sample_weight, pos_label))
+
+
+def ap_of_scores(positive: Mask, scores: Floats, weight: Floats | None) -> float:
+    """Compute average precision from validated input."""
     from apmax._ranks import count_at_most, make_thresholds
 
-    positive, s, weight = _checked(y, scores, sample_weight, pos_label)
-    rows = s[positive]
+    rows = scores[positive]
     ascending = np.argsort(rows)
     rows = rows[ascending]
     v = np.ones(rows.size) if weight is None else weight[positive][ascending]
     negative = ~positive
     # A negative counts against the positives whose score is at most its own.
-    at_most = count_at_most(make_thresholds(rows), s[negative], 0.0)
+    at_most = count_at_most(make_thresholds(rows), scores[negative], 0.0)
     against = np.bincount(
         at_most, None if weight is None else weight[negative], minlength=rows.size + 1
     )
@@ -101,10 +114,17 @@ def precision_recall_curve(
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
 ) -> PrecisionRecallCurve:
-    """Precision and recall when alerting at score ≥ t, for every distinct score t.
+    """Compute precision and recall of alerting at score ≥ t, for every distinct score t.
 
-    Parameters are those of :func:`average_precision`. The result unpacks into
-    ``precision, recall, thresholds`` as scikit-learn's does.
+    Parameters
+    ----------
+    y, scores, sample_weight, pos_label
+        As in :func:`average_precision`.
+
+    Returns
+    -------
+    PrecisionRecallCurve
+        Unpacks into ``precision, recall, thresholds``, as in scikit-learn.
 
     Examples
     --------
@@ -133,16 +153,28 @@ def operating_point(
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
 ) -> OperatingPoint:
-    """The best threshold for a wished precision or a wished recall.
+    """Find the best threshold for a target precision or a target recall.
 
-    With ``precision=p``: of all thresholds with precision ≥ p, the one with the highest
-    recall. With ``recall=r``: of all thresholds with recall ≥ r, the one with the highest
-    precision. Of equals, the highest threshold: the fewest alerts.
+    With ``precision=p``, it is the threshold with the highest recall among those with
+    precision ≥ p; with ``recall=r``, the one with the highest precision among those with recall
+    ≥ r. Ties are resolved in favour of the highest threshold, which raises the fewest alerts.
+
+    Parameters
+    ----------
+    y, scores, sample_weight, pos_label
+        As in :func:`average_precision`.
+    precision, recall : float, optional
+        The target, in (0, 1]; give exactly one of them.
+
+    Returns
+    -------
+    OperatingPoint
+        Threshold, precision, recall and alert rate.
 
     Raises
     ------
     UnreachableTargetError
-        No threshold is that precise; the message says what can be reached.
+        If no threshold reaches the target; the message states the highest value.
 
     Examples
     --------
@@ -150,19 +182,18 @@ def operating_point(
     >>> operating_point([1, 0, 1, 0], [0.9, 0.8, 0.3, 0.2], recall=1.0)
     OperatingPoint(threshold=0.3, precision=0.6666666666666666, recall=1.0, alert_rate=0.75)
     """
-    wish = _one_wish(precision, recall)
+    name, target = _one_target(precision, recall)
     positive, s, weight = _checked(y, scores, sample_weight, pos_label)
     thresholds, true_alerts, alerts = _alerts_by_threshold(positive, s, weight)
     reached = {
         "precision": true_alerts / alerts,
         "recall": true_alerts / true_alerts[0],
     }
-    name, target = wish
     fits = reached[name] >= target
     if not fits.any():
         best = int(np.argmax(reached[name]))
         raise UnreachableTargetError(
-            f"`{name}` = {target:g} is reached at no threshold: the highest is "
+            f"no threshold reaches `{name}` = {target:g}: the highest is "
             f"{reached[name][best]:.4g}, at threshold {thresholds[best]:.6g}; ask for less, or "
             "improve the model"
         )
@@ -186,23 +217,22 @@ def _checked(
     return positive, s, check_weights(sample_weight, positive)
 
 
-def _one_wish(precision: float | None, recall: float | None) -> tuple[str, float]:
+def _one_target(precision: float | None, recall: float | None) -> tuple[str, float]:
     if (precision is None) == (recall is None):
         given = "neither" if precision is None else "both"
         raise ParameterError(
-            f"give either `precision` or `recall`, got {given}: one of them fixes the "
-            "threshold, and the other follows"
+            f"give either `precision` or `recall`, got {given}: each determines the threshold"
         )
     name, value = ("recall", recall) if precision is None else ("precision", precision)
-    why = "it is a share of the alerts or of the positives"
+    why = "it is a proportion"
     return name, check_real(value, name, above=0, at_most=1, why=why)
 
 
 def _alerts_by_threshold(
     positive: Mask, scores: Floats, weight: Floats | None
 ) -> tuple[Floats, Floats, Floats]:
-    """Distinct scores, ascending, with the weight of positives and of all that reach them."""
-    if weight is not None:  # an example of weight 0 is not there, nor is its threshold
+    """Return distinct scores, ascending, and the weights of positives and of all at or above."""
+    if weight is not None:  # an example of weight 0 gives no threshold
         there = weight > 0
         positive, scores, weight = positive[there], scores[there], weight[there]
     ascending = np.argsort(scores)

@@ -1,4 +1,4 @@
-"""Log-loss and its slopes in one pass, with one exponential per example."""
+"""Log-loss and its derivatives in one pass, with one exponential per example."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from apmax._compile import kernel
 
 @kernel
 def log_loss(margins, positive, share, slopes):
-    """Σ share · log(1 + exp(∓z)); slopes become its derivatives in z."""
+    """Return Σ share · log(1 + exp(∓z)) and fill `slopes` with its derivatives in z."""
     total = 0.0
     for j in range(margins.size):
         z = margins[j] if positive[j] else -margins[j]
@@ -21,12 +21,15 @@ def log_loss(margins, positive, share, slopes):
 
 
 @kernel
-def slopes_of_smoothed_log_loss(z, positive, share, target_minus, target_plus, p):
-    """Gradient and Hessian in p of Σ share · (log(1 + eˣ) − target · x) for x = p₀z + p₁."""
+def smoothed_log_loss_derivatives(z, positive, share, target_minus, target_plus, slope, offset):
+    """Return gradient and Hessian of Σ share · (log(1 + eˣ) − target · x), x = slope·z + offset.
+
+    The gradient is the first two numbers, the Hessian's distinct entries the last three.
+    """
     g0 = g1 = h00 = h01 = h11 = 0.0
     for j in range(z.size):
         target = target_plus if positive[j] else target_minus
-        x = p[0] * z[j] + p[1]
+        x = slope * z[j] + offset
         tail = np.exp(-abs(x))
         sigma = (1.0 if x >= 0 else tail) / (1.0 + tail)
         error = share[j] * (sigma - target)
@@ -36,4 +39,4 @@ def slopes_of_smoothed_log_loss(z, positive, share, target_minus, target_plus, p
         h00 += curvature * z[j] * z[j]
         h01 += curvature * z[j]
         h11 += curvature
-    return np.array([g0, g1]), np.array([[h00, h01], [h01, h11]])
+    return g0, g1, h00, h01, h11

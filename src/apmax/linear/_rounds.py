@@ -1,13 +1,13 @@
-"""Rounds of every stochastic method for a linear model, fused into one loop.
+"""Rounds of every stochastic method for a linear model, fused into one compiled loop.
 
-One call runs a chunk of rounds of :mod:`apmax.method.loop` for the scores σ(x·w + b), on
-dense or CSR rows, and leaves its state where it was given. What a row of the table means is
-read from numbers (:class:`Rules`), so a new row needs no new loop.
+One call runs a chunk of rounds for the scores σ(x·w + b), on dense or CSR rows, and updates the
+state it is given. The switches of :class:`apmax.methods.Method` arrive as numbers (:class:`Rules`).
 
-Rows not in a batch decay lazily, as in :class:`apmax.methods.RandomizedCoordinate`.
-There each row keeps the cumulative log-decay at which it was last written; here it keeps the
-*round*, and the log-decay of every round is a table, in two doubles. That is 24 bytes per
-positive: two doubles of U and one integer.
+Rows outside a batch decay lazily: each row keeps the round in which it was last written, and the
+cumulative log-decay of every round is a table in two doubles. A row takes 24 bytes: two doubles of
+U and one integer. Projecting once after a delayed decay equals projecting in every round, because a
+decay only lowers u₁ and u₂, 0 is a fixed point of the first, and a u₂ at the bottom of Ω stays
+there.
 """
 
 from __future__ import annotations
@@ -18,22 +18,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apmax._compile import kernel
-from apmax.objective._batch_pairs import (
+from apmax.objective._batch import (
+    CUSTOM,
     estimate_rows,
+    fill_custom_pairs,
     fill_pairs,
     leave_out_self,
+    move_rows,
     new_side,
     pull_rows,
+    weigh_pairs,
 )
-from apmax.objective._tracking import Edges, move_rows
+from apmax.objective.omega import Omega
 from apmax.validation import Floats
 
 NEVER = -1
-"""The round of a row of U that has not been seen."""
+"""Round of a row of U that has not been seen."""
 
 
 class Features(NamedTuple):
-    """X as the loop reads it: dense rows, or CSR (the other is empty), times a scale."""
+    """X as the loop reads it: dense or CSR (the other is empty), with centre and scale."""
 
     dense: NDArray[Any]
     data: NDArray[Any]
@@ -44,16 +48,18 @@ class Features(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """A row of the table of methods, and its problem, in numbers."""
+    """A method and its problem in numbers."""
 
-    hinge: bool  # surrogate: squared hinge, or else logistic
+    kind: int  # surrogate; see apmax.objective._batch
     gamma: float
-    population: bool  # pairs: unbiased for all data, or else the batch stands for itself
-    tracker: int  # 0 none, 1 moving average, 2 randomized coordinate
-    edges: Edges  # of Ω; infinite if U is not projected
+    own: float  # ℓ(0)
+    population: bool  # pairs: unbiased for all data, otherwise the batch stands for itself
+    remembers: bool  # tracker
+    decays: bool  # tracker
+    omega: Omega  # infinite if U is not projected
     momentum: bool
     average: int  # second moment: 0 none, 1 moving, 2 running mean
-    used: int  # of it: 0 as it is, 1 never smaller, 2 clipped
+    bound: int  # of the second moment: 0 none, 1 largest so far, 2 clipped
     lower_v: float
     upper_v: float
     beta2: float
@@ -63,7 +69,7 @@ class Rules(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """A chunk of draws, one row per round; see :class:`tests.oracle.sampling.Draw`."""
+    """A chunk of draws, one row per round: rows of U, and a batch each for g̃ and for ∇g̃."""
 
     shared: bool
     rows: NDArray[np.int64]
@@ -74,7 +80,7 @@ class Draws(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """η, β₀, β₁ of every round of the chunk, and the log-decay of every round so far."""
+    """η, β₀, β₁ of every round of the chunk, and the log-decay of all rounds so far."""
 
     first: int  # t − 1 of the first round of the chunk
     eta: Floats
@@ -84,10 +90,9 @@ class Steps(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What a run carries from round to round; parameters end with the intercept."""
+    """State carried from round to round; parameters end with the intercept."""
 
     w: Floats
-    anchor: Floats
     m: Floats
     average: Floats
     v: Floats
@@ -97,7 +102,7 @@ class Memory(NamedTuple):
 
 @kernel
 def _scale_weights(features, w, scaled):
-    """Fill what multiplies a raw x; return what is added: z = x·(scale·w) + offset."""
+    """Fill `scaled` and return `offset` such that z = x·scaled + offset."""
     offset = w[-1]
     for k in range(scaled.size):
         scaled[k] = features.scale[k] * w[k]
@@ -108,15 +113,15 @@ def _scale_weights(features, w, scaled):
 
 @kernel
 def _read_ahead(features, examples, chosen, touched):
-    """Ask the memory for a word of every example at once, before they are read in turn.
+    """Touch every example once, so that the memory loads overlap.
 
-    They are far apart, and waiting for one after the other would take most of a round.
+    Examples are far apart; waiting for one load after the other would take most of a round.
     """
     for k in range(chosen.size):
         row = examples[chosen[k]]
         if features.indptr.size:
             first = features.indptr[row]
-            if first < features.data.size:  # else all rows from here on are empty
+            if first < features.data.size:  # otherwise all rows from here on are empty
                 touched[k] = features.data[first] + features.indices[first]
         else:
             touched[k] = features.dense[row, 0]
@@ -124,7 +129,7 @@ def _read_ahead(features, examples, chosen, touched):
 
 @kernel
 def _score(features, examples, chosen, scaled, offset, scores):
-    """σ(z) of the chosen examples."""
+    """Compute σ(z) of the chosen examples."""
     for k in range(chosen.size):
         z, row = offset, examples[chosen[k]]
         if features.indptr.size:
@@ -139,8 +144,8 @@ def _score(features, examples, chosen, scaled, offset, scores):
 
 
 @kernel
-def _pull_back(features, examples, chosen, scores, pulls, pulled):
-    """Add Σ pull · σ′ · x of the chosen examples to `pulled`, Σ pull · σ′ to its last entry."""
+def _add_vjp(features, examples, chosen, scores, pulls, pulled):
+    """Add Σ pull · σ′ · x of the chosen examples to `pulled`, and Σ pull · σ′ to its last entry."""
     for k in range(chosen.size):
         factor = pulls[k] * scores[k] * (1.0 - scores[k])
         if factor == 0.0:
@@ -157,8 +162,8 @@ def _pull_back(features, examples, chosen, scores, pulls, pulled):
 
 
 @kernel
-def _gradient_of(features, rules, memory, pulled, gradient):
-    """∇̃ of (w, b): scale and centre what was pulled, and add the penalty's gradient."""
+def _fill_gradient(features, rules, memory, pulled, gradient):
+    """Compute ∇̃ in (w, b): apply scale and centre, and add the gradient of the penalty."""
     total = pulled[-1]
     gradient[-1] = total
     for k in range(gradient.size - 1):
@@ -166,25 +171,24 @@ def _gradient_of(features, rules, memory, pulled, gradient):
     for k in range(features.centre.size):
         gradient[k] -= total * features.centre[k] * features.scale[k]
     for k in range(gradient.size - 1):
-        gradient[k] += 2.0 * rules.penalty * (memory.w[k] - memory.anchor[k])
+        gradient[k] += 2.0 * rules.penalty * memory.w[k]
 
 
 @kernel
 def _update_rows(rules, memory, rows, g1, g2, beta0, t, decay, old, factors):
-    """Rows of U after round t, projected and stored; g1 and g2 become what U is now."""
+    """Move and store rows of U in round t; g1 and g2 become the new rows."""
     u, written_at = memory.u, memory.written_at
-    randomized = rules.tracker == 2
-    gain = beta0 * written_at.size / rows.size if randomized else beta0
+    gain = beta0 * written_at.size / rows.size if rules.decays else beta0
     for i in range(rows.size):
         row, then = rows[i], written_at[rows[i]]
         factors[i] = np.nan
-        if rules.tracker and then >= 0:
+        if rules.remembers and then >= 0:
             factors[i] = 1.0
             old[i, 0], old[i, 1] = u[row, 0], u[row, 1]
-            if randomized:
+            if rules.decays:
                 high, low = decay[t - 1, 0] - decay[then, 0], decay[t - 1, 1] - decay[then, 1]
                 factors[i] = np.exp(high + low)
-    move_rows(rules.edges, beta0, gain, factors, old, g1, g2)
+    move_rows(rules.omega, beta0, gain, factors, old, g1, g2)
     for i in range(rows.size):
         u[rows[i], 0], u[rows[i], 1] = g1[i], g2[i]
         written_at[rows[i]] = t
@@ -192,7 +196,7 @@ def _update_rows(rules, memory, rows, g1, g2, beta0, t, decay, old, factors):
 
 @kernel
 def _take_step(rules, memory, gradient, eta, beta1, t):
-    """The direction of eq. (ada) and the step along it; one plain loop after the other."""
+    """Take the step of eq. (ada); separate plain loops vectorise."""
     w, m, average, v = memory.w, memory.m, memory.average, memory.v
     size = w.size - (0 if rules.intercept else 1)
     first = beta1 if rules.momentum else 1.0
@@ -205,10 +209,10 @@ def _take_step(rules, memory, gradient, eta, beta1, t):
     new = rules.beta2 if rules.average == 1 else 1.0 / (t + 1)
     for k in range(size):
         average[k] = (1.0 - new) * average[k] + new * (gradient[k] * gradient[k])
-    if rules.used == 0:
+    if rules.bound == 0:
         for k in range(size):
             v[k] = average[k]
-    elif rules.used == 1:
+    elif rules.bound == 1:
         for k in range(size):
             v[k] = max(v[k], average[k])
     else:
@@ -220,22 +224,27 @@ def _take_step(rules, memory, gradient, eta, beta1, t):
 
 @kernel
 def _weigh(weights, chosen, out):
-    """The chosen examples' own weights; ones, which are there already, if there are none."""
+    """Copy the weights of the chosen examples; without weights, `out` holds ones already."""
     if weights.size:
         for k in range(chosen.size):
             out[k] = weights[chosen[k]]
 
 
 @kernel
-def run_rounds(features, positives, negatives, weights, draws, steps, rules, memory):
+def run_rounds(
+    features, positives, negatives, weights, draws, steps, rules, value, slope, memory
+):
     """Run one round per row of the draws; return ‖∇̃‖ of the last.
 
-    `weights` are those of the positives and of the negatives, empty for all ones; their mean
-    over the positives is 1.
+    `weights` are those of the positives and of the negatives, empty if all are 1; their mean over
+    the positives is 1. `value` and `slope` are ℓ and ℓ′ of a surrogate of kind CUSTOM, as compiled
+    functions of two numbers.
     """
     (rounds, batch), size = draws.rows.shape, memory.w.size
-    sizes = (positives.size, positives.size + negatives.size)
-    s, v, c = np.empty(batch), np.ones(batch), np.empty(batch)  # scores, weights, pulls of rows
+    m, n = positives.size, positives.size + negatives.size
+    s, v, c = np.empty(batch), np.empty(batch), np.empty(batch)  # scores, weights, pulls of rows
+    for i in range(batch):
+        v[i] = 1.0
     w_plus, w_minus, g1, g2 = np.empty(batch), np.empty(batch), np.empty(batch), np.empty(batch)
     values_plus = slopes_plus = new_side(batch, draws.value_positives.shape[1])
     values_minus = slopes_minus = new_side(batch, draws.value_negatives.shape[1])
@@ -243,7 +252,7 @@ def run_rounds(features, positives, negatives, weights, draws, steps, rules, mem
         slopes_plus = new_side(batch, draws.slope_positives.shape[1])
         slopes_minus = new_side(batch, draws.slope_negatives.shape[1])
     old, factors = np.empty((batch, 2)), np.empty(batch)
-    scaled, pulled, gradient = np.empty(size - 1), np.empty(size), np.zeros(size)
+    scaled, pulled, gradient = np.empty(size - 1), np.empty(size), np.empty(size)
     for r in range(rounds):
         t = steps.first + r + 1
         rows = draws.rows[r]
@@ -258,44 +267,58 @@ def run_rounds(features, positives, negatives, weights, draws, steps, rules, mem
             i_plus = draws.slope_positives[r] if second else draws.value_positives[r]
             i_minus = draws.slope_negatives[r] if second else draws.value_negatives[r]
             if draws.shared:
-                plus.scores[:] = s
+                for i in range(batch):
+                    plus.scores[i] = s[i]
             else:
                 _score(features, positives, i_plus, scaled, offset, plus.scores)
             _read_ahead(features, negatives, i_minus, minus.scores)
             _score(features, negatives, i_minus, scaled, offset, minus.scores)
             _weigh(weights[0], i_plus, plus.weights)
             _weigh(weights[1], i_minus, minus.weights)
-            fill_pairs(rules.hinge, rules.gamma, s, plus)
-            fill_pairs(rules.hinge, rules.gamma, s, minus)
+            if rules.kind == CUSTOM:
+                fill_custom_pairs(value, slope, rules.gamma, s, plus)
+                fill_custom_pairs(value, slope, rules.gamma, s, minus)
+            else:
+                fill_pairs(rules.kind, rules.gamma, s, plus)
+                fill_pairs(rules.kind, rules.gamma, s, minus)
             leave_out_self(rows, i_plus, plus)
-        estimate_rows(rules, sizes, v, values_plus, values_minus, w_plus, w_minus, g1, g2)
+        estimate_rows(rules, m, n, v, values_plus, values_minus, w_plus, w_minus, g1, g2)
         _update_rows(rules, memory, rows, g1, g2, steps.beta0[r], t, steps.log_decay, old, factors)
-        pull_rows(rules, sizes, v, g1, g2, slopes_plus, slopes_minus, w_plus, w_minus, c)
-        pulled[:] = 0.0
+        if not draws.shared:  # the weights of the second draw's pairs
+            weigh_pairs(rules, m, n, slopes_plus, slopes_minus, w_plus, w_minus)
+        pull_rows(v, g1, g2, slopes_plus, slopes_minus, w_plus, w_minus, c)
+        for k in range(size):
+            pulled[k] = 0.0
         i_plus, i_minus = draws.slope_positives[r], draws.slope_negatives[r]
         if draws.shared:
-            c += slopes_plus.pulls
+            for i in range(batch):
+                c[i] += slopes_plus.pulls[i]
         else:
-            _pull_back(features, positives, i_plus, slopes_plus.scores, slopes_plus.pulls, pulled)
-        _pull_back(features, positives, rows, s, c, pulled)
-        _pull_back(features, negatives, i_minus, slopes_minus.scores, slopes_minus.pulls, pulled)
-        _gradient_of(features, rules, memory, pulled, gradient)
+            _add_vjp(features, positives, i_plus, slopes_plus.scores, slopes_plus.pulls, pulled)
+        _add_vjp(features, positives, rows, s, c, pulled)
+        _add_vjp(features, negatives, i_minus, slopes_minus.scores, slopes_minus.pulls, pulled)
+        _fill_gradient(features, rules, memory, pulled, gradient)
         _take_step(rules, memory, gradient, steps.eta[r], steps.beta1[r], t)
-    return np.sqrt((gradient * gradient).sum())
+    total = 0.0
+    for k in range(size):
+        total += gradient[k] * gradient[k]
+    return np.sqrt(total)
 
 
 @kernel
 def draw_distinct(uniform, population, out):
-    """Fill each row of `out` with distinct numbers below `population`, all sets alike likely.
+    """Fill each row of `out` with distinct numbers below `population`, uniformly.
 
-    Floyd's algorithm, fed with uniform numbers in [0, 1): compiling a Generator takes 15 s.
-    What has been drawn is looked up in a table of the size of the batch.
+    Floyd's algorithm on uniform numbers in [0, 1), since compiling a Generator takes 15 s. Drawn
+    numbers are looked up in a hash table.
     """
     rounds, size = out.shape
     slots = 4
     while slots < 2 * size:
         slots *= 2
-    table = np.full(slots, -1)
+    table = np.empty(slots, np.int64)
+    for slot in range(slots):
+        table[slot] = -1
     for r in range(rounds):
         for k in range(size):
             last = population - size + k
@@ -310,4 +333,5 @@ def draw_distinct(uniform, population, out):
                     slot = (slot + 1) & (slots - 1)
             table[slot] = x
             out[r, k] = x
-        table[:] = -1
+        for slot in range(slots):
+            table[slot] = -1

@@ -1,4 +1,4 @@
-"""What both linear estimators share: checking data, predicting, and folding in Platt's scale."""
+"""Shared by the linear estimators: input validation, prediction and calibration."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from apmax.linear.design import Design, product
 from apmax.linear.platt import platt
 from apmax.validation import Floats, Mask, check_weights, plain_positives
 
-MOSTLY = 0.9
-"""The share of a class from which on it is hardly the one that is looked for."""
+MAX_POSITIVE_SHARE = 0.9
+"""Share of positives above which the classes are probably the wrong way round."""
 VECTORS = 16
-"""Vectors of a weight per feature that the leanest solver holds at once."""
+"""Number of vectors with one entry per feature that the leanest solver allocates."""
 
 
 class TrainingSet(NamedTuple):
-    """Checked data: float X (dense C-ordered or CSR), the mask of positives, weights or None."""
+    """Validated data: float X (dense C-ordered or CSR), mask of positives, weights or None."""
 
     X: Any
     positive: Mask
     weight: Floats | None
     """Relative weights; None for all ones."""
     total: float
-    """How many examples these stand for: the sum of the weights as they were given, or the
-    number of rows if that is more. Weights that sum to 1 do not make one example of all."""
+    """Number of examples represented: the sum of the given weights, or the number of rows if
+    that is larger, so that weights that sum to 1 do not count as a single example."""
     classes: NDArray[Any]
     """The negative and the positive class."""
 
-    def seen(self) -> TrainingSet:
-        """Without the examples of weight 0."""
+    def without_zero_weights(self) -> TrainingSet:
+        """Return the examples of positive weight."""
         if self.weight is None or self.weight.all():
             return self
         return self.rows(np.flatnonzero(self.weight))
 
     def rows(self, which: NDArray[Any]) -> TrainingSet:
-        """Some of the examples."""
+        """Return some of the examples."""
         weight, share = None, which.size / self.positive.size
         if self.weight is not None:
             weight = self.weight[which]
@@ -55,34 +55,33 @@ class TrainingSet(NamedTuple):
 
 
 class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A linear classifier whose `coef_` and `intercept_` give calibrated log-odds."""
+    """Base of linear classifiers whose `coef_` and `intercept_` give calibrated log-odds."""
 
     on_progress: Any = None
-    """Called with (stage, done, of, AP so far) during a fit; set it on an instance. It is not a
-    parameter: a clone does not have it."""
+    """Optional callback (stage, done, of, best AP); an instance attribute, not a parameter."""
 
     coef_: Floats
     intercept_: Floats
     classes_: NDArray[Any]
 
     def decision_function(self, X: Any) -> Floats:
-        """Log-odds of the second class, ``classes_[1]``."""
+        """Return the log-odds of ``classes_[1]``."""
         check_is_fitted(self, "coef_")
         X = validate_data(self, X, accept_sparse="csr", reset=False)
         return np.asarray(product(X, self.coef_[0]) + self.intercept_[0])
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class whose probability is above one half."""
+        """Return the class with probability above one half."""
         above_half = self.decision_function(X) > 0
         return np.asarray(self.classes_[above_half.astype(int)])
 
     def predict_proba(self, X: Any) -> Floats:
-        """Probability of each class, columns in the order of ``classes_``."""
+        """Return the probability of each class, in the order of ``classes_``."""
         positive = expit(self.decision_function(X))
         return np.column_stack([1.0 - positive, positive])
 
     def predict_log_proba(self, X: Any) -> Floats:
-        """Logarithm of the probabilities, finite for any log-odds."""
+        """Return the logarithm of the probabilities, finite for any log-odds."""
         log_odds = self.decision_function(X)
         return -np.column_stack([np.logaddexp(0.0, log_odds), np.logaddexp(0.0, -log_odds)])
 
@@ -97,7 +96,7 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> TrainingSet:
-        """The data, checked; the second class, in order, is the positive one."""
+        """Validate the data; the second class in sorted order is the positive one."""
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), order="C"
         )
@@ -116,7 +115,7 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if classes.size < 2:
             raise LabelError(
                 f"`y` holds one class only ({classes.tolist()[0]!r}): a classifier needs examples "
-                "of two"
+                "of both classes"
             )
         positive = np.asarray(y == classes[1])
         weight, total = None, float(positive.size)
@@ -126,14 +125,14 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             total = max(float(given.sum()), float(np.count_nonzero(given)))
             if not given[~positive].any():
                 raise WeightError(
-                    "`sample_weight` is 0 for every negative example: a classifier needs examples "
-                    "of two classes; give some a weight above 0"
+                    "`sample_weight` is 0 for every negative example: give some of them a positive "
+                    "weight"
                 )
         _warn_if_common(positive, weight, classes)
         return TrainingSet(X, positive, weight, total, classes)
 
     def _set_coefficients(self, design: Design, w: Floats, data: TrainingSet) -> None:
-        """Set `classes_`, and `coef_` and `intercept_` with the scale and Platt's fit folded in."""
+        """Set `classes_`, `coef_` and `intercept_`, with scaling and Platt's fit folded in."""
         slope, offset = platt(design.margins(w), data.positive, data.weight, data.total)
         unscaled = slope * design.unscaled(w)
         self.classes_ = data.classes
@@ -142,30 +141,30 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _warn_if_common(positive: Mask, weight: Floats | None, classes: NDArray[Any]) -> None:
-    """Labels such as words do not say which class is meant; bool, {0, 1} and {-1, 1} do."""
+    """Warn if text labels sort so that the common class is the positive one."""
     if plain_positives(classes) is not None:
         return
     share = float(np.average(positive, weights=weight))
-    if share > MOSTLY:
+    if share > MAX_POSITIVE_SHARE:
         rare, common = classes.tolist()
         warnings.warn(
-            f"{share:.1%} of `y` is {common!r}, the second class, whose average precision is "
-            f"maximised: if {rare!r} is what you look for, fit y == {rare!r}",
+            f"{share:.1%} of `y` is {common!r}, the positive class because it sorts last: to "
+            f"detect {rare!r} instead, fit y == {rare!r}",
             UserWarning,
             stacklevel=4,
         )
 
 
 def _check_that_weights_fit(features: int) -> None:
-    """Refuse before anything is allocated: a sparse matrix claims any width for free."""
+    """Refuse too many features before allocating: a sparse matrix can claim any width."""
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError):  # a system that does not say, as Windows
+    except (AttributeError, ValueError):  # unknown, for example on Windows
         return
     needed = VECTORS * 8 * features
     if needed > memory:
         raise ShapeError(
-            f"`X` has {features} features, and a fit with a weight for each takes at least "
-            f"{needed / 1e9:.3g} GB of this machine's {memory / 1e9:.3g}: number only the features "
-            "that occur, for example with X[:, numpy.unique(X.indices)]"
+            f"`X` has {features} features, and a fit needs at least {needed / 1e9:.3g} GB for their "
+            f"weights, more than this machine's {memory / 1e9:.3g}: drop features that do not occur, "
+            "for example with X[:, numpy.unique(X.indices)]"
         )

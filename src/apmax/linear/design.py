@@ -1,9 +1,8 @@
-"""The design matrix, dense or CSR, with a scale per feature that is never applied to it.
+"""The design matrix, dense or CSR, with a centre and a scale per feature applied on the fly.
 
-Solvers work in the space of the scaled features, x·scale, where one step size suits every
-coordinate, and read X as it is: no scaled copy, no densified sparse matrix. (SciPy widens the
-entries of a sparse float32 X while a product lasts.) What they find is multiplied by the
-scale at the end, so that ``coef_`` belongs to the features as given.
+Solvers work in the space of the scaled features, where one step size suits every coordinate, but
+read X as it is: there is no scaled copy and no densified sparse matrix. The result is transformed
+back, so that ``coef_`` refers to the features as given.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils.sparsefuncs import min_max_axis
 
 from apmax.errors import NonFiniteError
 from apmax.registry import Registry
@@ -20,14 +20,14 @@ from apmax.validation import Floats, shares
 
 BLOCK = 8192
 LARGEST, SMALLEST = 1e150, 1e-150
-"""Of a feature's largest value: sums of squares are finite and above 0, for any number of rows."""
+"""Limits of a feature's largest absolute value, within which sums of squares are representable."""
 
 
 class Design:
     """X with n rows and d features; parameters are d weights and, last, the intercept.
 
-    Features are read as (x − centre)·scale, without a change of X. One far from 0 would drown the
-    intercept in its weight, so features are centred; sparse ones only if they have no zeros.
+    Features are read as (x − centre)·scale. Dense features are centred; sparse features only if
+    they have no zeros.
     """
 
     def __init__(self, X: Any, scale: Floats | None = None, centre: Floats | None = None) -> None:
@@ -37,36 +37,36 @@ class Design:
 
     @property
     def parameters(self) -> int:
-        """Length of w: the features and the intercept."""
+        """Return the length of w: the features and the intercept."""
         return int(self.X.shape[1]) + 1
 
     def margins(self, w: Floats) -> Floats:
-        """z = (X − centre)·scale·w + b."""
+        """Return z = (X − centre)·scale·w + b."""
         inner = self.scale * w[:-1]
         return np.asarray(product(self.X, inner) + (w[-1] - self.centre @ inner))
 
-    def pull_back(self, slopes: Floats) -> Floats:
-        """∂/∂(w, b) of a function of the margins, from its slopes ∂/∂z."""
+    def vjp(self, slopes: Floats) -> Floats:
+        """Return the gradient in (w, b) of a function of the margins with slopes ∂/∂z."""
         total = slopes.sum()
-        return np.append((pulled(self.X, slopes) - self.centre * total) * self.scale, total)
+        return np.append((transposed_product(self.X, slopes) - self.centre * total) * self.scale, total)
 
     def unscaled(self, w: Floats) -> Floats:
-        """The same function of the features as they were given."""
+        """Return the same function as weights of the features as given."""
         weights = w[:-1] * self.scale
         return np.append(weights, w[-1] - self.centre @ weights)
 
     def scaled(self, w: Floats) -> Floats:
-        """The inverse of :meth:`unscaled`; weights of constant features are 0."""
+        """Invert :meth:`unscaled`; weights of constant features are 0."""
         weights = np.divide(w[:-1], self.scale, out=np.zeros(w.size - 1), where=self.scale > 0)
         return np.append(weights, w[-1] + self.centre @ w[:-1])
 
     def of(self, X: Any) -> Design:
-        """Other rows, read in the same way."""
+        """Return a design of other rows with the same centre and scale."""
         return Design(X, self.scale, self.centre)
 
 
 def product(X: Any, w: Floats) -> Floats:
-    """X·w. Narrow dense X goes in blocks: NumPy would widen all of it at once."""
+    """Return X·w; a float32 X is converted block by block, not as a whole."""
     if sp.issparse(X) or X.dtype == np.float64:
         return np.asarray(X @ w, dtype=np.float64)
     out = np.empty(X.shape[0])
@@ -76,8 +76,8 @@ def product(X: Any, w: Floats) -> Floats:
     return out
 
 
-def pulled(X: Any, slopes: Floats) -> Floats:
-    """Xᵀ·slopes, in blocks as in :func:`product`."""
+def transposed_product(X: Any, slopes: Floats) -> Floats:
+    """Return Xᵀ·slopes, in blocks as in :func:`product`."""
     if sp.issparse(X) or X.dtype == np.float64:
         return np.asarray(X.T @ slopes, dtype=np.float64)
     out = np.zeros(X.shape[1])
@@ -87,33 +87,33 @@ def pulled(X: Any, slopes: Floats) -> Floats:
     return out
 
 
-class Place(NamedTuple):
-    """Where the values of each feature lie, over the rows of X."""
+class FeatureRange(NamedTuple):
+    """Range and centre of each feature."""
 
     lowest: Floats
     highest: Floats
     centre: Floats
-    """What is subtracted: the mean, or 0 for the sparse features that are not far from it."""
+    """Subtracted from the feature: its mean, or 0 for most sparse features."""
 
 
 def make_design(X: Any, how: str, weight: Floats | None) -> Design:
-    """X scaled to unit deviation or unit maximum, and centred if it is dense.
+    """Scale X to unit deviation or unit maximum, and centre it if it is dense.
 
-    A sparse feature is centred only where that leaves less than half of it, as of a year: it
-    has no zeros then.
+    A sparse feature is centred only if that at least halves its largest value (for example a
+    year); such a feature has no zeros.
     """
     lowest, highest = extent(X)
     largest = np.maximum(highest, -lowest)
     _check_that_squares_fit(largest)
     centre = _centre(X, weight, lowest, highest)
-    size = SCALES.choose(how)(X, weight, Place(lowest, highest, centre))
+    size = SCALES.choose(how)(X, weight, FeatureRange(lowest, highest, centre))
     rounding = (1e-6 if X.dtype == np.float32 else 1e-12) * largest
     scale = np.divide(1.0, size, out=np.zeros(size.size), where=size > rounding)
     return Design(X, scale, centre)
 
 
 def _centre(X: Any, weight: Floats | None, lowest: Floats, highest: Floats) -> Floats:
-    """The mean of dense features, and of sparse ones whose values are nearer to it than to 0."""
+    """Return the mean of dense features, and of sparse ones that are far from 0."""
     if not sp.issparse(X):
         return mean_of(X, weight)
     if not ((lowest > 0) | (highest < 0)).any():
@@ -127,25 +127,25 @@ def _check_that_squares_fit(largest: Floats) -> None:
     if largest.max() > LARGEST:
         feature = int(largest.argmax())
         raise NonFiniteError(
-            f"`X` reaches {largest[feature]:g} in feature {feature}, and squares of numbers above "
-            f"{LARGEST:g} are infinite in double precision: divide the feature by a constant"
+            f"`X` reaches {largest[feature]:g} in feature {feature}; squares of numbers above "
+            f"{LARGEST:g} overflow: divide the feature by a constant"
         )
     smallest = np.where(largest > 0, largest, np.inf)
     if smallest.min() < SMALLEST:
         feature = int(smallest.argmin())
         raise NonFiniteError(
-            f"`X` reaches only {largest[feature]:g} in feature {feature}, and squares of numbers "
-            f"below {SMALLEST:g} are 0 in double precision: multiply the feature by a constant"
+            f"`X` reaches only {largest[feature]:g} in feature {feature}; squares of numbers below "
+            f"{SMALLEST:g} underflow: multiply the feature by a constant"
         )
 
 
 def mean_of(X: Any, weight: Floats | None) -> Floats:
-    """The weighted mean of each feature."""
-    return pulled(X, shares(weight, X.shape[0]))
+    """Return the weighted mean of each feature."""
+    return transposed_product(X, shares(weight, X.shape[0]))
 
 
-def deviation(X: Any, weight: Floats | None, place: Place) -> Floats:
-    """The standard deviation of each feature; X is not copied."""
+def deviation(X: Any, weight: Floats | None, place: FeatureRange) -> Floats:
+    """Return the standard deviation of each feature without copying X."""
     n = X.shape[0]
     share = shares(weight, n)
     mean = mean_of(X, weight) if sp.issparse(X) else place.centre
@@ -161,29 +161,24 @@ def deviation(X: Any, weight: Floats | None, place: Place) -> Floats:
         np.add.at(variance, rows.indices, squares)
         np.add.at(filled, rows.indices, of_entries)
     if sp.issparse(X):
-        variance += np.maximum(1.0 - filled, 0.0) * mean**2  # the entries that are not stored
+        variance += np.maximum(1.0 - filled, 0.0) * mean**2  # entries that are not stored
     return np.sqrt(variance)
 
 
-def maximum(X: Any, weight: Floats | None, place: Place) -> Floats:
-    """The largest distance of each feature from its centre."""
+def maximum(X: Any, weight: Floats | None, place: FeatureRange) -> Floats:
+    """Return the largest distance of each feature from its centre."""
     return np.maximum(place.highest - place.centre, place.centre - place.lowest)
 
 
 def extent(X: Any) -> tuple[Floats, Floats]:
-    """The least and the largest value of each feature; entries that are not stored are zeros."""
+    """Return the smallest and the largest value of each feature."""
     if not sp.issparse(X):
         return X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
-    from apmax.linear._columns import extent_of_columns
-
-    lowest, highest = np.zeros(X.shape[1]), np.zeros(X.shape[1])
-    stored = np.zeros(X.shape[1], np.int64)
-    extent_of_columns(X.indices, X.data, X.shape[0], stored, lowest, highest)
-    return lowest, highest
+    lowest, highest = min_max_axis(X, axis=0)
+    return lowest.astype(np.float64), highest.astype(np.float64)
 
 
-SCALES: Registry[Callable[[Any, Floats | None, Place], Floats]] = Registry(
+SCALES: Registry[Callable[[Any, Floats | None, FeatureRange], Floats]] = Registry(
     "scale", {"deviation": deviation, "maximum": maximum}
 )
-"""What a feature is divided by. Deviation suits dense features; maximum leaves the zeros and
-ones of sparse ones alone."""
+"""Divisors of a feature. Deviation suits dense features; maximum keeps zeros and ones."""

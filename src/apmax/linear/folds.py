@@ -1,4 +1,4 @@
-"""Splits of the data for cross-validation: made or taken, and checked before any work."""
+"""Cross-validation splits, validated before any work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_FOLDS = 5
 
 
 class Fold(NamedTuple):
-    """One split of the data, as rows: a copy of them lives only while a fold is worked on."""
+    """One split of the data as row numbers; rows are copied only while a fold is processed."""
 
     data: TrainingSet
     train_rows: NDArray[np.intp]
@@ -24,22 +24,22 @@ class Fold(NamedTuple):
 
     @property
     def train(self) -> TrainingSet:
-        """A copy of the rows that are fitted."""
-        return self.data.rows(self.train_rows).seen()
+        """Return a copy of the training rows."""
+        return self.data.rows(self.train_rows).without_zero_weights()
 
     @property
     def test(self) -> TrainingSet:
-        """A copy of the rows that are held out."""
-        return self.data.rows(self.test_rows).seen()
+        """Return a copy of the held-out rows."""
+        return self.data.rows(self.test_rows).without_zero_weights()
 
 
 def is_number_of_folds(cv: Any) -> bool:
-    """Whether the folds are ours to choose; None is five, or fewer if a class has fewer."""
+    """Return whether `cv` is a number of folds; None is five, or fewer if a class is smaller."""
     return cv is None or isinstance(cv, (int, np.integer))
 
 
 def folds_of(cv: Any, data: TrainingSet) -> list[Fold]:
-    """The folds of a number, a splitter or an iterable of splits; all have both classes."""
+    """Return the folds of a number, a splitter or an iterable of splits."""
     if is_number_of_folds(cv):
         cv = _stratified(cv, data.positive)
     folds = [
@@ -47,7 +47,7 @@ def folds_of(cv: Any, data: TrainingSet) -> list[Fold]:
         for number, split in enumerate(_splits(cv, data))
     ]
     if not folds:
-        raise ParameterError("`cv` gives no split at all: give at least one, or a number of folds")
+        raise ParameterError("`cv` yields no split: give at least one, or a number of folds")
     for number, fold in enumerate(folds):
         _check_classes(fold, number)
     return folds
@@ -60,14 +60,14 @@ def _stratified(cv: int | None, positive: Mask) -> StratifiedKFold:
         raise ParameterError(f"`cv` = {count} must be at least 2: each fold is held out once")
     if count > fewest:
         raise ParameterError(
-            f"`cv` = {count} needs that many examples of each class, and there are only {fewest} "
-            f"of one: {'lower cv, or ' if fewest > 1 else ''}use APClassifier"
+            f"`cv` = {count} needs that many examples of each class, but one class has {fewest}: "
+            f"{'lower cv, or ' if fewest > 1 else ''}use APClassifier"
         )
     return StratifiedKFold(count, shuffle=True, random_state=0)
 
 
 def _splits(cv: Any, data: TrainingSet) -> list[tuple[Any, Any]]:
-    """Pairs of what is fitted and what is held out."""
+    """Return pairs of training and held-out rows."""
     try:
         splits = list(check_cv(cv, data.positive, classifier=True).split(data.X, data.positive))
         return [(train, test) for train, test in splits]
@@ -79,19 +79,19 @@ def _splits(cv: Any, data: TrainingSet) -> list[tuple[Any, Any]]:
 
 
 def _rows(part: Any, data: TrainingSet, number: int) -> NDArray[np.intp]:
-    """Rows as numbers, of numbers or a mask."""
+    """Return row numbers from numbers or a mask."""
     which = np.asarray(part)
     try:
         return np.asarray(np.arange(data.positive.size)[which if which.size else []])
     except IndexError as error:
         raise ParameterError(
-            f"split {number} of `cv` names rows that are not there ({error}): X has "
-            f"{data.positive.size} rows, from 0 on"
+            f"split {number} of `cv` has row numbers out of range ({error}): X has "
+            f"{data.positive.size} rows"
         ) from None
 
 
 def _check_classes(fold: Fold, number: int) -> None:
-    """AP needs a positive to be judged by and both classes to be learnt from, all with weight."""
+    """Check that both parts hold both classes with positive weight."""
     weight = fold.data.weight
     for name, rows in (("fits", fold.train_rows), ("holds out", fold.test_rows)):
         positive = fold.data.positive[rows]

@@ -1,7 +1,7 @@
-r"""Full-batch fits by L-BFGS: logistic regression and the exact AP objective.
+"""Full-batch fits by L-BFGS: logistic regression and the exact AP objective.
 
-All work on a :class:`~apmax.linear.design.Design`, so on scaled features without a copy of X,
-and on parameters (w, b) whose intercept is never penalised.
+All work on a :class:`~apmax.linear.design.Design`, so on scaled features without a copy of X, and on
+parameters (w, b) whose intercept is never penalised.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from apmax.interrupts import interrupted
 from apmax.linear.design import Design
-from apmax.objective.exact import surrogate_ap
+from apmax.objective.exact import evaluate
 from apmax.objective.surrogates import Surrogate
 from apmax.validation import Floats, Mask, shares
 
 Objective = Callable[[Floats], tuple[float, Floats]]
 EachIteration = Callable[[Floats, float, Floats], None]
-"""(w, value, gradient) after an iteration; may raise StopIteration to end the fit."""
-
+"""Callback (w, value, gradient) after an iteration."""
 
 CORRECTIONS = 10, 40
-"""Steps that L-BFGS remembers, at least and at most. A path to small alphas takes half the
-iterations with 40 of them that it takes with 10 (w8a), and each is two vectors in memory."""
-REMEMBERED = 1 << 22
-"""Numbers beyond which, of steps and of gradients each, no more than the least is remembered."""
+"""Least and most steps that L-BFGS remembers. A path to small alphas takes half as many iterations
+with 40 as with 10 (w8a)."""
+MAX_REMEMBERED = 1 << 22
+"""Largest number of entries in the remembered steps before only the least are kept."""
 
 
 class Minimum(NamedTuple):
@@ -36,6 +36,7 @@ class Minimum(NamedTuple):
     w: Floats
     iterations: int
     converged: bool
+    interrupted: bool
     message: str
 
 
@@ -48,7 +49,7 @@ def fit_logistic(
     total: float,
     start: Floats | None = None,
 ) -> Minimum:
-    """Logistic regression with scikit-learn's C and stopping rule; `total` is Σ weights."""
+    """Fit logistic regression with scikit-learn's C and stopping rule; `total` is Σ weights."""
     objective = logistic_objective(design, positive, weight, 1 / (2 * C * total))
     first = np.zeros(design.parameters) if start is None else start
     rounding = 64 * float(np.finfo(np.float64).eps)
@@ -58,7 +59,7 @@ def fit_logistic(
 def logistic_objective(
     design: Design, positive: Mask, weight: Floats | None, penalty: float
 ) -> Objective:
-    """Mean log-loss + penalty·‖w‖²; scikit-learn's C is 1 / (2 · penalty · Σ weights)."""
+    """Return mean log-loss + penalty·‖w‖²; scikit-learn's C is 1 / (2 · penalty · Σ weights)."""
     from apmax.linear._logloss import log_loss
 
     share = shares(weight, positive.size)
@@ -66,7 +67,7 @@ def logistic_objective(
 
     def objective(w: Floats) -> tuple[float, Floats]:
         value = log_loss(design.margins(w), positive, share, slopes)
-        gradient = design.pull_back(slopes)
+        gradient = design.vjp(slopes)
         gradient[:-1] += 2.0 * penalty * w[:-1]
         return float(value + penalty * (w[:-1] @ w[:-1])), gradient
 
@@ -74,7 +75,7 @@ def logistic_objective(
 
 
 def relative_penalty(alpha: float, anchor: Floats) -> float:
-    """alpha / ‖w_anchor‖², so that alpha means the same on any data; alpha if that is 0."""
+    """Return alpha / ‖w_anchor‖², so that alpha means the same on any data; alpha if that is 0."""
     return alpha / (float(anchor[:-1] @ anchor[:-1]) or 1.0)
 
 
@@ -88,17 +89,15 @@ def ap_objective(
     penalty: float,
     anchor: Floats,
 ) -> Objective:
-    """−ÂP of the scores σ(z) + penalty·‖w − anchor‖², the intercept left free."""
+    """Return −ÂP of the scores σ(z) + penalty·‖w − anchor‖², with a free intercept."""
 
     def objective(w: Floats) -> tuple[float, Floats]:
         scores = expit(design.margins(w))
-        exact = surrogate_ap(
-            scores, positive, surrogate=surrogate, gamma=gamma, sample_weight=weight
-        )
-        gradient = design.pull_back(-exact.gradient * scores * (1.0 - scores))
+        value, slopes = evaluate(scores, positive, weight, surrogate, gamma)
+        gradient = design.vjp(-slopes * scores * (1.0 - scores))
         away = w[:-1] - anchor[:-1]
         gradient[:-1] += 2.0 * penalty * away
-        return -exact.value + penalty * float(away @ away), gradient
+        return -value + penalty * float(away @ away), gradient
 
     return objective
 
@@ -112,11 +111,12 @@ def minimise(
     least_gain: float = 1e-9,
     each_iteration: EachIteration | None = None,
 ) -> Minimum:
-    """L-BFGS from `start`, until no entry of the gradient is above `tol` or an iteration gains
-    less than `least_gain` of the value. With `each_iteration`, a KeyboardInterrupt keeps what
-    has been reached; without, it is the caller's.
+    """Minimise by L-BFGS from `start`.
+
+    It stops when no entry of the gradient is above `tol`, when an iteration gains less than
+    `least_gain` of the value, after `max_iter` iterations, or after an iteration in which Ctrl-C
+    was pressed.
     """
-    iterations: list[int] = []
     last: list[tuple[Floats, float, Floats]] = []
 
     def remember(w: Floats) -> tuple[float, Floats]:
@@ -124,39 +124,33 @@ def minimise(
         last[:] = [(w.copy(), value, gradient)]
         return value, gradient
 
-    reached: list[Floats] = [start]
-
     def callback(w: Floats) -> None:
-        reached.append(w.copy())
-        del reached[1:-1]
-        iterations.append(1)
         if each_iteration is not None:
             at, value, gradient = last[0]
             if not np.array_equal(at, w):
                 value, gradient = objective(w)
             each_iteration(w, value, gradient)
+        if interrupted():
+            raise StopIteration
 
-    remembered = _corrections(start.size)
-    options = {"maxiter": max_iter, "gtol": tol, "ftol": least_gain, "maxcor": remembered}
-    try:
-        found = minimize(
-            remember, start, jac=True, method="L-BFGS-B", callback=callback, options=options
-        )
-    except KeyboardInterrupt:
-        if each_iteration is None:  # a step on the way: stop altogether
-            raise
-        kept = "interrupted: kept the last iteration"
-        return Minimum(reached[-1], len(iterations), False, kept)
-    stopped = found.status == 99 or "callback" in str(found.message).lower()
+    options = {
+        "maxiter": max_iter,
+        "gtol": tol,
+        "ftol": least_gain,
+        "maxcor": _corrections(start.size),
+    }
+    found = minimize(
+        remember, start, jac=True, method="L-BFGS-B", callback=callback, options=options
+    )
+    if interrupted():
+        return Minimum(found.x, found.nit, False, True, "interrupted: kept the last iteration")
     message = {0: "converged", 1: f"stopped at max_iter = {max_iter}"}.get(
         found.status, f"stopped by the line search ({str(found.message).lower()})"
     )
-    if stopped:
-        return Minimum(found.x, found.nit, True, "stopped early")
     # A line search that cannot improve further has reached the precision of the objective.
-    return Minimum(found.x, found.nit, found.status != 1, message)
+    return Minimum(found.x, found.nit, found.status != 1, False, message)
 
 
 def _corrections(parameters: int) -> int:
     least, most = CORRECTIONS
-    return max(least, min(most, parameters, REMEMBERED // parameters))
+    return max(least, min(most, parameters, MAX_REMEMBERED // parameters))

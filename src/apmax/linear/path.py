@@ -1,10 +1,11 @@
-"""A path of fits from logistic regression to average precision, on all data or on a fold."""
+"""A path of fits from logistic regression to average precision."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from apmax.interrupts import raise_if_interrupted
 from apmax.linear.base import TrainingSet
 from apmax.linear.design import Design
 from apmax.linear.folds import Fold
@@ -15,27 +16,27 @@ from apmax.linear.full_batch import (
     minimise,
     relative_penalty,
 )
-from apmax.linear.history import watch
+from apmax.linear.history import EvaluationSet
 from apmax.objective.surrogates import Surrogate
 from apmax.validation import Floats
 
 
 class Anchor(NamedTuple):
-    """Where a path starts: features on some scale, and a logistic regression's C."""
+    """Start of a path: scaled features, and C of the logistic regression."""
 
     design: Design
     C: float
 
 
 class FoldPath(NamedTuple):
-    """Logistic regression and the path after it, fitted on one fold."""
+    """Weights of logistic regression and of the path, fitted on one fold, and their AP."""
 
     weights: list[Floats]
     scores: list[float]
 
 
 class Path(NamedTuple):
-    """What is fitted along a path, from any anchor."""
+    """Parameters of a path."""
 
     alphas: tuple[float, ...]
     surrogate: Surrogate
@@ -43,10 +44,11 @@ class Path(NamedTuple):
     max_iter: int
     tol: float
 
-    def through(self, start: Anchor, data: TrainingSet) -> Iterable[Minimum]:
-        """The logistic regression, then a fit for each alpha from where the last one ended."""
+    def fits(self, start: Anchor, data: TrainingSet) -> Iterator[Minimum]:
+        """Yield the logistic regression, then a fit per alpha, each from the previous one."""
         design, C = start
         anchor = fit_logistic(design, data.positive, data.weight, C=C, total=data.total)
+        raise_if_interrupted()
         yield anchor
         reached = anchor.w
         for alpha in self.alphas:
@@ -60,12 +62,13 @@ class Path(NamedTuple):
                 anchor=anchor.w,
             )
             found = minimise(objective, reached, max_iter=self.max_iter, tol=self.tol)
+            raise_if_interrupted()
             yield found
             reached = found.w
 
-    def on(self, fold: Fold, anchor: Anchor) -> FoldPath:
-        """The path fitted on one part of a fold, and judged on the other."""
-        train, watched = fold.train, watch(fold.test, anchor.design)
+    def on_fold(self, fold: Fold, anchor: Anchor) -> FoldPath:
+        """Fit the path on the training part of a fold and score it on the other."""
+        train, held_out = fold.train, EvaluationSet.of(fold.test, anchor.design)
         of_fold = anchor._replace(design=anchor.design.of(train.X))
-        weights = [found.w for found in self.through(of_fold, train)]
-        return FoldPath(weights, [watched.average_precision(w) for w in weights])
+        weights = [found.w for found in self.fits(of_fold, train)]
+        return FoldPath(weights, [held_out.average_precision(w) for w in weights])

@@ -1,4 +1,4 @@
-r"""Platt's fit: the log-odds slope·z + offset that a margin z stands for.
+r"""Platt scaling: the log-odds slope·z + offset of a margin z.
 
 Platt (1999), with the Newton steps of Lin, Lin and Weng (2007). Labels are smoothed as Platt
 proposes, so that separated classes have a finite fit.
@@ -11,19 +11,19 @@ import numpy as np
 from apmax.validation import Floats, Mask, shares
 
 LEAST_SLOPE = float(np.exp(-10))
-"""Of margins of unit deviation: the slope stays positive, and the ranking what it is."""
+"""Least slope for margins of unit deviation; a positive slope keeps the ranking."""
 ITERATIONS, HALVINGS, OVERSHOOT = 100, 30, 0.1
 SAMPLE = 2048
-"""Examples of a class from which the first steps are taken, where there are many more."""
+"""Examples per class used for the first Newton steps on large data."""
 ROUNDING = 64 * np.finfo(np.float64).eps
 LEAST_DECREASE = 1e-14
-"""Of the log-loss in a step: what rounding makes of smaller ones is not a decrease."""
+"""Smallest decrease of the log-loss that counts; smaller ones are rounding."""
 
 
 def platt(
     margins: Floats, positive: Mask, weight: Floats | None, total: float
 ) -> tuple[float, float]:
-    """(slope > 0, offset) with the highest likelihood; `total` is Σ weights."""
+    """Return (slope > 0, offset) of maximum likelihood; `total` is Σ weights."""
     share = shares(weight, positive.size)
     plus = total * float(share[positive].sum())
     minus = total * float(share[~positive].sum())
@@ -44,16 +44,16 @@ def platt(
 
 
 def centre_and_spread(margins: Floats, share: Floats) -> tuple[float, float]:
-    """Mean and deviation; a deviation that is but rounding is 0."""
+    """Return mean and standard deviation; a deviation within rounding is 0."""
     if np.ptp(margins) <= ROUNDING * np.abs(margins).max():
         return float(margins[0]), 0.0
-    centre = float(np.einsum("i,i", share, margins))  # no BLAS: to wake its threads takes longer
+    centre = float(np.einsum("i,i", share, margins))  # not BLAS: waking its threads takes longer
     spread = float(np.sqrt(np.einsum("i,i", share, np.square(margins - centre))))
     return centre, spread
 
 
 def _sample(z: Floats, positive: Mask, share: Floats) -> tuple[Floats, Mask, Floats]:
-    """Some examples of each class, evenly spread, with the weight of all of it."""
+    """Return evenly spaced examples of each class, reweighted to the class total."""
     rows = [np.flatnonzero(of_class) for of_class in (positive, ~positive)]
     some = [row[:: max(1, row.size // SAMPLE)] for row in rows]
     shares = [
@@ -69,13 +69,19 @@ def _newton(
 ) -> Floats:
     """Minimise the log-loss of p₀z + p₁ over the last `free` parameters, from p.
 
-    A step is halved until the slope along it has not turned up by more than OVERSHOOT of what
-    it was: the loss is convex, so that no value of it is needed, nor a logarithm per example.
+    A step is halved until the slope along it has not turned up by more than OVERSHOOT of its
+    first value. The loss is convex, so its value (a logarithm per example) is not needed.
     """
-    from apmax.linear._logloss import slopes_of_smoothed_log_loss
+    from apmax.linear._logloss import smoothed_log_loss_derivatives
+
+    def derivatives(p: Floats) -> tuple[Floats, Floats]:
+        g0, g1, h00, h01, h11 = smoothed_log_loss_derivatives(
+            z, positive, share, *targets, float(p[0]), float(p[1])
+        )
+        return np.array([g0, g1]), np.array([[h00, h01], [h01, h11]])
 
     moving = slice(2 - free, 2)
-    gradient, hessian = slopes_of_smoothed_log_loss(z, positive, share, *targets, p)
+    gradient, hessian = derivatives(p)
     for _ in range(ITERATIONS):
         g = gradient[moving]
         curvature = hessian[moving, moving] + 1e-12 * np.eye(free)
@@ -86,10 +92,10 @@ def _newton(
         for halving in range(HALVINGS):
             trial = p.copy()
             trial[moving] += step / 2**halving
-            found = slopes_of_smoothed_log_loss(z, positive, share, *targets, trial)
+            found = derivatives(trial)
             if step @ found[0][moving] <= -OVERSHOOT * decrease:
                 p, (gradient, hessian) = trial, found
                 break
         else:
-            break  # no step improves any more: rounding is all that is left
+            break  # no step improves: rounding is reached
     return p

@@ -1,44 +1,36 @@
-"""The fused loop as a run that can be stopped and read after any number of rounds."""
+"""The compiled loop as a run that can be paused and read after any number of rounds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from apmax.errors import ParameterError
+from apmax.errors import BackendError
 from apmax.linear.design import Design
-from apmax.methods import BOUNDS, LOG_OF_ZERO, Method
-from apmax.registry import Registry
-from apmax.objective.outer import Box
-from apmax.objective._pair_sums import ALL_ONES
+from apmax.methods import BOUNDS, LOG_OF_ZERO, PAIRS, Method
+from apmax.objective._examples import NO_WEIGHTS
+from apmax.objective.omega import Omega
 from apmax.objective.surrogates import LOGISTIC, SQUARED_HINGE, Surrogate
+from apmax.registry import Registry
 from apmax.validation import Floats, Mask
 
+RowIndices = NDArray[np.int64]
 SAMPLING = Registry("sampling", {"shared": True, "independent": False})
-Rows = NDArray[np.int64]
-
-# How the loop's numbers spell the names of the table.
-_TRACKER = {"none": 0, "moving_average": 1, "randomized_coordinate": 2}
-_DIRECTION = {  # momentum, average of squares, what is used of it
-    "plain": (False, 0, 0),
-    "momentum": (True, 0, 0),
-    "adam": (True, 1, 0),
-    "adagrad": (True, 2, 0),
-    "amsgrad": (True, 1, 1),
-    "adabound": (True, 1, 2),
-}
-CARRIED = ("w", "m", "average", "v", "u", "written_at")
-"""What of its memory a run changes."""
+"""Whether one batch serves as rows, for g̃ and for ∇g̃; the theorems assume three."""
+BACK_END = "the compiled linear solver (StochasticAPClassifier)"
+_SECOND_MOMENT = {"none": 0, "moving": 1, "running": 2}
+_BOUND = {"none": 0, "largest": 1, "clipped": 2}
 
 
 class StochasticRun:
-    """One run of a row of the table on σ(Xw + b), from `w` on, in chunks of rounds.
+    """One run of a method on σ(Xw + b), starting at `w`, in chunks of rounds.
 
-    Draws come from `rng`, or from `draws(rounds)` where a test wants to choose them.
+    Draws come from `rng`, or from `draws(rounds)` where a test chooses them.
     """
 
     def __init__(
@@ -52,7 +44,6 @@ class StochasticRun:
         surrogate: Surrogate,
         gamma: float,
         penalty: float,
-        anchor: Floats | None,
         fit_intercept: bool,
         learning_rate: float,
         beta0: float,
@@ -68,6 +59,7 @@ class StochasticRun:
     ) -> None:
         from apmax.linear._rounds import NEVER, Memory
 
+        check_method(method)
         self.method = method
         self.first_values = (learning_rate, beta0, beta1)
         self.fade_over = fade_over
@@ -77,19 +69,25 @@ class StochasticRun:
         self.draws = draws or self._draw
         self.positives = np.flatnonzero(positive)
         self.negatives = np.flatnonzero(~positive)
-        self.weights = (ALL_ONES, ALL_ONES)
+        self.weights = (NO_WEIGHTS, NO_WEIGHTS)
         if weight is not None:
             weight = weight / weight[positive].mean()
             self.weights = (weight[self.positives], weight[self.negatives])
         self.features = _features(design)
+        self.custom = _custom_functions(surrogate)
         self.rules = _rules(
-            method, surrogate, gamma, self._box(surrogate, gamma), beta2, delta, penalty,
-            fit_intercept,
-        )  # fmt: skip
+            method,
+            surrogate,
+            gamma,
+            omega=self._omega(surrogate, gamma) if method.projected else Omega(),
+            beta2=beta2,
+            delta=delta,
+            penalty=penalty,
+            intercept=fit_intercept,
+        )
         size, m = design.parameters, self.positives.size
         self.memory = Memory(
             w=np.array(w, dtype=np.float64),
-            anchor=np.zeros(size) if anchor is None else anchor,
             m=np.zeros(size),
             average=np.zeros(size),
             v=np.zeros(size),
@@ -102,44 +100,23 @@ class StochasticRun:
 
     @property
     def w(self) -> Floats:
-        """The parameters now."""
+        """Return the current parameters."""
         return self.memory.w
 
     @property
     def log_decay(self) -> Floats:
-        """Σ log(1 − β₀) up to each round, as two doubles; one row if the method needs none."""
+        """Return Σ log(1 − β₀) up to each round as two doubles; one row if it is not needed."""
         return self._decays[: self.rounds + 1]
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """All that the rounds so far have left behind, but for the generator and two numbers."""
-        carried = {name: getattr(self.memory, name) for name in CARRIED}
-        return {**carried, "log_decay": self.log_decay}
-
-    def restore(
-        self, arrays: dict[str, NDArray[Any]], *, rounds: int, gradient_norm: float
-    ) -> None:
-        """Go back to where :meth:`arrays` was called, after so many rounds."""
-        decays = rounds + 1 if self._decays_are_read else 1
-        expected = {**self.arrays(), "log_decay": np.empty((decays, 2))}
-        for name, own in expected.items():
-            if arrays[name].shape != own.shape or arrays[name].dtype != own.dtype:
-                raise ValueError(f"{name} has the shape {arrays[name].shape}, not {own.shape}")
-        written_at = arrays["written_at"]
-        # Checked, since compiled code would follow a wrong round out of the table.
-        if written_at.size and not -1 <= written_at.min() <= written_at.max() <= rounds:
-            raise ValueError("a row of U was written in a round that has not been")
-        for name in CARRIED:
-            getattr(self.memory, name)[...] = arrays[name]
-        self._decays = arrays["log_decay"]
-        self.rounds, self.gradient_norm = rounds, gradient_norm
-
     def advance(self, rounds: int) -> None:
-        """Run some more rounds."""
+        """Run more rounds."""
         from apmax.linear._rounds import Steps, run_rounds
 
         times = np.arange(self.rounds + 1, self.rounds + rounds + 1)
         steady = np.ones(rounds)
-        eta, beta0, beta1 = (self.method.schedule.at(first, times) * steady for first in self.first_values)
+        eta, beta0, beta1 = (
+            self.method.schedule.at(first, times) * steady for first in self.first_values
+        )
         if self.fade_over is not None:
             eta *= np.maximum(self.fade_over - times + 1, 0) / self.fade_over
         steps = Steps(self.rounds, eta, beta0, beta1, self._log_decay_through(beta0))
@@ -151,17 +128,14 @@ class StochasticRun:
             self.draws(rounds),
             steps,
             self.rules,
+            *self.custom,
             self.memory,
         )
         self.rounds += rounds
 
-    @property
-    def _decays_are_read(self) -> bool:
-        return self.method.tracker.decays
-
     def _log_decay_through(self, beta0: Floats) -> Floats:
-        """The sums up to now and after each of the next rounds; the table doubles when full."""
-        if not self._decays_are_read:
+        """Return the sums up to now and after each of the next rounds; the table grows."""
+        if not self.method.tracker.decays:
             return self._decays
         now, end = self.rounds + 1, self.rounds + 1 + beta0.size
         if end > self._decays.shape[0]:
@@ -179,12 +153,12 @@ class StochasticRun:
     def _draw(self, rounds: int) -> Any:
         from apmax.linear._rounds import Draws, draw_distinct
 
-        def distinct(population: int, size: int) -> Rows:
+        def distinct(population: int, size: int) -> RowIndices:
             out = np.empty((rounds, size), dtype=np.int64)
             draw_distinct(self.rng.random((rounds, size)), population, out)
             return out
 
-        def both() -> tuple[Rows, Rows]:
+        def both() -> tuple[RowIndices, RowIndices]:
             return (
                 distinct(self.positives.size, self.batch[0]),
                 distinct(self.negatives.size, self.batch[1]),
@@ -195,16 +169,26 @@ class StochasticRun:
             return Draws(True, rows, rows, negatives, rows, negatives)
         return Draws(False, rows, *both(), *both())
 
-    def _box(self, surrogate: Surrogate, gamma: float) -> Box:
-        """Ω for weighted examples: the bounds C and M times the least and the mean weight."""
+    def _omega(self, surrogate: Surrogate, gamma: float) -> Omega:
+        """Return Ω; for weighted examples, C and M times the least and the mean weight."""
         m, n = int(self.positives.size), int(self.positives.size + self.negatives.size)
-        box = Box.of(surrogate, gamma, m=m, n=n)
+        omega = Omega.of(surrogate, gamma, m=m, n=n)
         plus, minus = self.weights
         if not plus.size:
-            return box
+            return omega
         mean = float(plus.sum() + minus.sum()) / n
         least = float(plus[plus > 0].min())
-        return Box(top1=box.top1, bottom2=box.bottom2 * least, top2=box.top2 * mean)
+        return omega._replace(bottom2=omega.bottom2 * least, top2=omega.top2 * mean)
+
+
+def check_method(method: Method) -> None:
+    """Raise BackendError if the compiled loop cannot run the method."""
+    if method.tracker.needs_previous:
+        raise BackendError(
+            f"method {method.name!r} cannot run in {BACK_END}: its tracker "
+            f"{method.tracker.name!r} needs estimates at the previous parameters; use "
+            "apmax.torch.CompositionalLoss"
+        )
 
 
 def _features(design: Design) -> Any:
@@ -223,32 +207,29 @@ def _rules(
     method: Method,
     surrogate: Surrogate,
     gamma: float,
-    box: Box,
+    *,
+    omega: Omega,
     beta2: float,
     delta: float,
     penalty: float,
     intercept: bool,
 ) -> Any:
     from apmax.linear._rounds import Rules
-    from apmax.objective._tracking import NO_EDGES, Edges
+    from apmax.objective import _batch
 
-    if surrogate not in (SQUARED_HINGE, LOGISTIC):
-        _not_compiled("surrogate", surrogate.name)
-    if method.tracker.name not in _TRACKER:
-        _not_compiled("tracker", method.tracker)
-    if method.direction.name not in _DIRECTION:
-        _not_compiled("direction", method.direction)
-    momentum, average, used = _DIRECTION[method.direction.name]
+    kinds = {LOGISTIC: _batch.LOGISTIC, SQUARED_HINGE: _batch.SQUARED_HINGE}
     lower, upper = BOUNDS
     return Rules(
-        hinge=surrogate == SQUARED_HINGE,
+        kind=kinds.get(surrogate, _batch.CUSTOM),
         gamma=gamma,
-        population=method.pairs == "population",
-        tracker=_TRACKER[method.tracker.name],
-        edges=Edges(0.0, box.top1, box.bottom2, box.top2) if method.projected else NO_EDGES,
-        momentum=momentum,
-        average=average,
-        used=used,
+        own=surrogate.lower_bound(gamma),
+        population=PAIRS[method.pairs],
+        remembers=method.tracker.remembers,
+        decays=method.tracker.decays,
+        omega=omega,
+        momentum=method.direction.momentum,
+        average=_SECOND_MOMENT[method.direction.second_moment],
+        bound=_BOUND[method.direction.bound],
         lower_v=1 / upper**2,
         upper_v=1 / lower**2,
         beta2=beta2,
@@ -258,7 +239,43 @@ def _rules(
     )
 
 
-def _not_compiled(entry: str, name: str) -> None:
-    raise ParameterError(
-        f"`{entry}` = {name!r} has no compiled form: apmax.method.loop.descend runs it in NumPy"
-    )
+def _unused(x: float, gamma: float) -> float:
+    return x
+
+
+@lru_cache(maxsize=32)
+def _custom_functions(surrogate: Surrogate) -> tuple[Any, Any]:
+    """Compile ℓ and ℓ′ of a custom surrogate for single numbers; placeholders for built-ins.
+
+    All are first-class functions of one type, so the loop itself is compiled only once.
+    """
+    from numba import cfunc, njit, types
+    from numba.core.errors import NumbaError
+
+    signature = types.float64(types.float64, types.float64)
+    if surrogate in (LOGISTIC, SQUARED_HINGE):
+        unused = cfunc(signature)(_unused)
+        return unused, unused
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        inner = njit(function)
+
+        def of_number(x: float, gamma: float) -> Any:
+            return inner(x, gamma)
+
+        def of_array(x: float, gamma: float) -> Any:
+            return inner(np.array([x]), gamma)[0]
+
+        try:
+            return cfunc(signature)(of_number)
+        except NumbaError:  # written for arrays only, for example with np.where
+            return cfunc(signature)(of_array)
+
+    try:
+        return compiled(surrogate.value), compiled(surrogate.slope)
+    except (NumbaError, NotImplementedError, TypeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise BackendError(
+            f"surrogate {surrogate.name!r} cannot run in {BACK_END}: Numba cannot compile it "
+            f"({reason}); write value and slope in NumPy arithmetic, or use APClassifier"
+        ) from None

@@ -1,1 +1,1 @@
-"""What is optimised: surrogates ℓ, the outer f(u) = −u₁/u₂ with its box Ω, and exact ÂP."""
+"""What is optimised: surrogates of average precision, and their exact value and gradient."""

@@ -1,33 +1,86 @@
-"""Sums of squared hinges over all pairs, by one sweep over the sorted positives.
+"""Exact squared-hinge pair sums by one sweep over the sorted positives.
 
 Positives are rows, p₀ ≤ p₁ ≤ …, with weights v. Row i sees example j if its reach
-x = sⱼ − pᵢ + γ is positive, so an example is seen by the rows up to its *top row*. The sums
+x = sⱼ − pᵢ + γ is positive, so an example is seen by all rows up to its *top row*. The sums
 
     Σ wⱼ,   Σ wⱼ x,   Σ wⱼ x²
 
-over what a row sees follow from those of the row above by x → x + (pᵢ₊₁ − pᵢ), plus the
-examples whose top row this is. Every term is positive, so nothing cancels: the error does
-not grow with the range of the scores, as it would with prefix sums of s and s².
+over the examples that a row sees follow from those of the row above by x → x + (pᵢ₊₁ − pᵢ), plus
+the examples whose top row this is. Every term is positive, so nothing cancels: unlike prefix
+sums of s and s², the error does not grow with the range of the scores.
+
+Cost: O(n + m log m) for evenly spread positives, O(n log m) in the worst case.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from apmax._compile import kernel
+import numpy as np
+from numpy.typing import NDArray
+
+from apmax._compile import kernel, over_threads
+from apmax._ranks import count_at_most, make_thresholds
+from apmax.objective._examples import SKIP_NONE, Examples, KernelPoints, RowSums, SortedRows
+from apmax.validation import Floats
+
+EXACT_BELOW = 1e4
+"""|s|/γ up to which s + γ keeps the twelve digits that ranking by it needs."""
+
+
+class HingeSums(SortedRows):
+    """Squared-hinge sums of one set of scores."""
+
+    def __init__(self, examples: Examples, gamma: float) -> None:
+        super().__init__(examples, gamma)
+        thresholds = make_thresholds(self.row_scores)
+        below = [self._rows_below(thresholds, s) for s in (self.row_scores, examples.scores)]
+        self.plus = (self.row_scores, self.row_weight, SKIP_NONE, below[0])
+        self.minus = (examples.scores, self.weight, examples.positive, below[1])
+
+    def _rows_below(self, thresholds: Any, scores: Floats) -> NDArray[np.int32]:
+        """Count the rows that each score reaches."""
+        below = count_at_most(thresholds, scores, self.gamma)
+        if max(self.examples.high, -self.examples.low) > EXACT_BELOW * self.gamma:
+            over_threads(correct_top_rows, scores.size, scores, self.row_scores, self.gamma, below)
+        return below
+
+    def rows(self) -> RowSums:
+        """Return the sums over the examples, one per row."""
+        rows = self.row_scores
+        sums = []
+        for points in (self.plus, self.minus):
+            moments = np.zeros((rows.size, 3))
+            arguments = (*points, rows, self.gamma, moments)
+            over_threads(moments_by_top_row, rows.size, *arguments, work=points[0].size)
+            reach, square = sums_of_rows(rows, moments)
+            sums += [square, 2.0 * reach]
+        return RowSums(*sums)
+
+    def vjp(self, a: Floats, b: Floats) -> Floats:
+        """Return the sums over the rows, one per example."""
+        out = self._vjp_at(self.minus, -2.0 * b)
+        out[self.order] = self._vjp_at(self.plus, 2.0 * a)
+        return out
+
+    def _vjp_at(self, points: KernelPoints, coefficient: Floats) -> Floats:
+        out = np.empty_like(points[0])
+        table = cumulative_pulls(self.row_scores, coefficient)
+        over_threads(pulls_at_examples, out.size, *points, table, self.gamma, out)
+        return out
 
 
 @kernel
 def correct_top_rows(begin, end, scores, rows, gamma, rows_below):
-    """Count the rows with a positive reach where rounding s + γ has miscounted by a few.
+    """Recount rows with a positive reach where rounding of s + γ has miscounted.
 
-    Scores far from 0 beside γ lose digits in s + γ; s − p + γ does not, and it is the reach.
+    Scores far from 0 relative to γ lose digits in s + γ; s − p + γ does not.
     """
     for j in range(begin, end):
         below = np.int64(rows_below[j])
         too_few = below < rows.size and scores[j] - rows[below] + gamma > 0.0
         too_many = below > 0 and scores[j] - rows[below - 1] + gamma <= 0.0
-        if too_few or too_many:  # search again: many rows may be tied
+        if too_few or too_many:  # binary search: many rows may be tied
             low, high = 0, rows.size
             while low < high:
                 middle = (low + high) >> 1
@@ -40,10 +93,10 @@ def correct_top_rows(begin, end, scores, rows, gamma, rows_below):
 
 @kernel
 def moments_by_top_row(begin, end, scores, weight, skip, rows_below, rows, gamma, moments):
-    """Σ w, Σ w·x, Σ w·x² of the examples that are not skipped, gathered at their top row.
+    """Add Σ w, Σ w·x, Σ w·x² of the examples that are not skipped to their top row.
 
-    begin … end are rows: a thread reads all examples and writes its own part of the table,
-    which keeps that part in its cache and every sum in the order of the examples.
+    begin … end are rows: each thread reads all examples and writes its own part of the table,
+    so every sum keeps the order of the examples.
     """
     for j in range(scores.size):
         top = np.int64(rows_below[j]) - 1
@@ -58,7 +111,7 @@ def moments_by_top_row(begin, end, scores, weight, skip, rows_below, rows, gamma
 
 @kernel
 def sums_of_rows(rows, moments):
-    """Σ w·x and Σ w·x² over all that each row sees, from the moments at the top rows."""
+    """Return Σ w·x and Σ w·x² over the examples that each row sees."""
     reach = np.empty(rows.size)
     square = np.empty(rows.size)
     a0, a1, a2 = 0.0, 0.0, 0.0
@@ -76,8 +129,8 @@ def sums_of_rows(rows, moments):
 
 
 @kernel
-def pull_of_rows(rows, pull):
-    """Table of pᵢ, Σ pullₗ and Σ pullₗ·(pᵢ − pₗ) over the rows l ≤ i."""
+def cumulative_pulls(rows, pull):
+    """Return a table of pᵢ, Σ pullₗ and Σ pullₗ·(pᵢ − pₗ) over the rows l ≤ i."""
     table = np.empty((rows.size, 3))
     q0, q1 = 0.0, 0.0
     for i in range(rows.size):
@@ -91,8 +144,8 @@ def pull_of_rows(rows, pull):
 
 
 @kernel
-def pull_on_examples(begin, end, scores, weight, skip, rows_below, table, gamma, out):
-    """out[j] = wⱼ · Σᵢ pullᵢ·max(0, sⱼ − pᵢ + γ) for the examples not skipped."""
+def pulls_at_examples(begin, end, scores, weight, skip, rows_below, table, gamma, out):
+    """Set out[j] = wⱼ · Σᵢ pullᵢ·max(0, sⱼ − pᵢ + γ) for the examples that are not skipped."""
     for j in range(begin, end):
         if skip.size and skip[j]:
             continue

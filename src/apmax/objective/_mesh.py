@@ -1,8 +1,8 @@
-r"""Points to a uniform mesh and back, by polynomials of degree 7 inside each cell.
+r"""Transfer points to a uniform mesh and back, by polynomials of degree 7 inside each cell.
 
-A smooth sum over many points needs to be known at the mesh nodes only: the points of a cell
-act on the eight nodes around it through their first eight moments, and a value between
-nodes is the Lagrange polynomial through those eight. σ has its nearest pole at distance π,
+A smooth sum over many points is needed at the mesh nodes only: the points of a cell act on the
+eight nodes around it through their first eight moments, and a value between nodes is the
+Lagrange polynomial through those eight. σ has its nearest pole at distance π,
 so with nodes h = 1/8 apart the error of one step is below 4.5e-3·h⁸ = 3e-10.
 """
 
@@ -31,7 +31,7 @@ BASIS = _lagrange_basis()
 
 
 def charges_of_nodes(moments: Floats) -> Floats:
-    """The charges on the nodes that act like the points whose cell moments are given."""
+    """Return the node charges that act like the points with these cell moments."""
     cells = moments.shape[0]
     shares = moments @ BASIS.T
     nodes = np.zeros(cells + STENCIL - 1)
@@ -41,16 +41,16 @@ def charges_of_nodes(moments: Floats) -> Floats:
 
 
 def polynomials_of_cells(nodes: Floats) -> Floats:
-    """The interpolating polynomial of each cell, from the values at the nodes."""
+    """Return the interpolating polynomial of each cell from the values at the nodes."""
     cells = nodes.size - STENCIL + 1
-    # sliding_window_view, without its checks, which for few cells take longer than the work
+    # Same as sliding_window_view, whose checks take longer than the work for few cells.
     around = np.ndarray((cells, STENCIL), np.float64, np.ascontiguousarray(nodes), strides=(8, 8))
     return np.ascontiguousarray(around @ BASIS)
 
 
 @kernel
 def _place(point, low, cells_per_unit):
-    """The cell of a point, and where in [−½, ½] it lies in it."""
+    """Return the cell of a point and its position in [−½, ½] within the cell."""
     place = (point - low) * cells_per_unit
     cell = np.int64(place)
     return cell, place - cell - 0.5
@@ -58,7 +58,7 @@ def _place(point, low, cells_per_unit):
 
 @kernel
 def moments_of_cells(begin, end, points, weight, skip, low, cells_per_unit, moments):
-    """Σ w tᵏ for k < 8 in each cell, t ∈ [−½, ½] being the place in the cell."""
+    """Add Σ w tᵏ for k < 8 to each cell, t ∈ [−½, ½] being the position in the cell."""
     for j in range(begin, end):
         if skip.size and skip[j]:
             continue
@@ -70,8 +70,8 @@ def moments_of_cells(begin, end, points, weight, skip, low, cells_per_unit, mome
 
 
 @kernel
-def evaluate(begin, end, points, weight, skip, low, cells_per_unit, polynomials, out):
-    """out[j] = wⱼ · (the polynomial of the point's cell) for the points not skipped."""
+def evaluate_cells(begin, end, points, weight, skip, low, cells_per_unit, polynomials, out):
+    """Set out[j] = wⱼ · (polynomial of the point's cell) for the points that are not skipped."""
     for j in range(begin, end):
         if skip.size and skip[j]:
             continue

@@ -1,4 +1,4 @@
-r"""Sums of sigmoids and their slopes over all pairs of points on a line, in linear time.
+r"""Sum sigmoids and their slopes over all pairs of points on a line, in linear time.
 
 With y = exp(−|x|), both kernels are y times a polynomial in y up to a bounded error:
 
@@ -33,7 +33,7 @@ SLOPE_TERMS = _powers_of_decay("slope")
 
 @kernel
 def _decay_all(sums, decay, powers):
-    """sums[k] *= decay^(k + 1); the powers by doubling, so that no long chain forms."""
+    """Multiply sums[k] by decay^(k + 1); powers by doubling, to avoid a long dependency chain."""
     square = decay * decay
     powers[0] = decay
     powers[1] = square
@@ -49,7 +49,7 @@ def _decay_all(sums, decay, powers):
 
 @kernel
 def sigmoid_sums(decay, charge, value_terms, slope_terms):
-    """Σ_b q_b σ(x_b − x_a) and Σ_b q_b σ′(x_b − x_a) at every sorted point a.
+    """Return Σ_b q_b σ(x_b − x_a) and Σ_b q_b σ′(x_b − x_a) at every sorted point a.
 
     decay[a] is exp(−(x_a − x_{a−1})); decay[0] is not read.
     """
@@ -68,7 +68,8 @@ def sigmoid_sums(decay, charge, value_terms, slope_terms):
             sums[k] += charge[a]
         value[a] = lower
         slope[a] = steep
-    sums[:] = 0.0
+    for k in range(TERMS):
+        sums[k] = 0.0
     above = 0.0
     for a in range(size - 1, -1, -1):  # points above: σ(|x|) = 1 − σ(−|x|); itself: σ(0)
         if a < size - 1:
@@ -86,7 +87,7 @@ def sigmoid_sums(decay, charge, value_terms, slope_terms):
 
 @reordering_kernel
 def sigmoid_sums_by_pair(at, of, charge):
-    """Σ_k q_k σ(x_k − x_i) and Σ_k q_k σ′(x_k − x_i) at every i, pair by pair.
+    """Return Σ_k q_k σ(x_k − x_i) and Σ_k q_k σ′(x_k − x_i) at every i, pair by pair.
 
     Points are given as a = exp(x): σ(x_k − x_i) = a_k / (a_k + a_i).
     """

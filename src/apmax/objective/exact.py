@@ -1,11 +1,10 @@
-r"""The full-batch surrogate average precision and its gradient, in O(n log n).
+r"""Full-batch surrogate average precision and its gradient, in O(n log n).
 
     ÂP = Σᵢ vᵢ · g₁ᵢ/g₂ᵢ / Σᵢ vᵢ,     g₁ᵢ = Σ_{j: yⱼ=1} vⱼ ℓ(sⱼ − sᵢ),   g₂ᵢ = Σⱼ vⱼ ℓ(sⱼ − sᵢ)
 
-With g₂ = g₁ + g₀ (g₀ over negatives), the derivative of a row's precision p = g₁/g₂ is
-∂p = (g₀/g₂²)·∂g₁ − (g₁/g₂²)·∂g₀: two coefficients per positive, a and b, and the gradient
-is a sum of ℓ′ over the pairs with these coefficients. :mod:`apmax.objective._pair_sums` does
-the sums.
+With g₂ = g₁ + g₀ (g₀ over negatives), the derivative of a positive's precision p = g₁/g₂ is
+∂p = (g₀/g₂²)·∂g₁ − (g₁/g₂²)·∂g₀: two coefficients per positive, a and b. The gradient is a sum of
+ℓ′ over all pairs with these coefficients.
 """
 
 from __future__ import annotations
@@ -17,23 +16,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from apmax.errors import NonFiniteError
-from apmax.objective._pair_sums import (
-    DirectSums,
-    Examples,
-    HingeSums,
-    PairSums,
-)
-from apmax.objective._sigmoid_sums import FewSigmoidSums, SigmoidSums
+from apmax.objective._direct import DirectSums
+from apmax.objective._examples import Examples, PairSums
 from apmax.objective.surrogates import (
     LOGISTIC,
     SQUARED_HINGE,
     Surrogate,
-    check_lower_bound,
+    check_surrogate,
     default_gamma,
     resolve,
 )
 from apmax.validation import (
     Floats,
+    Mask,
     check_gamma,
     check_labels,
     check_same_length,
@@ -44,12 +39,12 @@ from apmax.validation import (
 
 @dataclass(frozen=True, eq=False)
 class SurrogateAP:
-    """The surrogate AP of one set of scores, and how it changes with each of them."""
+    """Surrogate average precision of one set of scores, and its gradient."""
 
     value: float
     """ÂP of eq. (2), between 0 and 1; larger is better."""
     gradient: Floats = field(repr=False)
-    """∂ÂP/∂s: one number per example. Add a multiple of it to the scores to raise ÂP."""
+    """∂ÂP/∂s, one number per example; a small step along it raises ÂP."""
 
 
 def surrogate_ap(
@@ -61,34 +56,39 @@ def surrogate_ap(
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
 ) -> SurrogateAP:
-    r"""Exact surrogate average precision over all pairs, and its gradient, in O(n log n).
+    r"""Compute the surrogate average precision over all pairs, and its gradient.
 
     .. math:: \widehat{AP} = \frac1m \sum_{y_i=1}
               \frac{\sum_j \ell(s_j - s_i)\,\mathbb 1(y_j=1)}{\sum_j \ell(s_j - s_i)}
 
     Parameters
     ----------
-    scores : array of n finite numbers, larger meaning more likely positive.
-    y : n labels: bool, {0, 1}, {-1, 1}, or any two values with `pos_label`.
-    surrogate : "squared_hinge", "logistic", or a registered or given `Surrogate`.
-    gamma : margin of the squared hinge, slope of the logistic; > 0. It is in units of the
-        scores; None is 0.1 and 20, good first values for scores in [0, 1].
-    sample_weight : n weights ≥ 0; a weight of 2 is the same as the example twice.
-    pos_label : the positive class, where labels do not say it themselves.
+    scores : array-like of shape (n,)
+        Finite scores; larger means more likely positive.
+    y : array-like of shape (n,)
+        Labels: bool, {0, 1}, {-1, 1}, or any two values with `pos_label`.
+    surrogate : str or Surrogate, default="squared_hinge"
+        "squared_hinge", "logistic", or a surrogate of your own.
+    gamma : float, optional
+        Margin of the squared hinge or slope of the logistic surrogate, in units of the scores.
+        The default is 0.1 and 20, respectively, which suits scores in [0, 1].
+    sample_weight : array-like of shape (n,), optional
+        Non-negative weights; a weight of 2 equals the example twice.
+    pos_label : optional
+        The positive class, needed unless labels are bool, {0, 1} or {-1, 1}.
 
     Returns
     -------
-    SurrogateAP with `.value` and `.gradient`.
+    SurrogateAP
+        With attributes `value` and `gradient`.
 
     Notes
     -----
-    The value is near average precision only if the surrogate is steep; with a wide margin
-    or a gentle slope it is a smoother thing with the same direction.
+    The value approximates average precision only if the surrogate is steep.
 
-    Agrees with the pairwise definition to 1e-12 for the squared hinge and 1e-8 for the
-    logistic surrogate, relative to the largest entry of the gradient; where the terms of the
-    gradient cancel to nothing, the rounding of the terms is left. A surrogate of your
-    own is summed pair by pair, in O(mn).
+    Results agree with the pairwise definition to 1e-12 (squared hinge) and 1e-8 (logistic),
+    relative to the largest entry of the gradient. Your own surrogates are summed pair by pair, in
+    O(mn).
 
     Examples
     --------
@@ -101,45 +101,58 @@ def surrogate_ap(
     """
     chosen = resolve(surrogate)
     gamma = check_gamma(default_gamma(chosen) if gamma is None else gamma)
-    check_lower_bound(chosen, gamma)
+    check_surrogate(chosen, gamma)
     s = check_scores(scores)
     positive = check_labels(y, pos_label=pos_label)
     check_same_length(scores=s, y=positive)
     weight = check_weights(sample_weight, positive)
-    sums = _choose_sums(Examples.of(s, positive, weight), chosen, gamma)
+    if chosen == SQUARED_HINGE:
+        _check_squares(s, weight, gamma)
+    return SurrogateAP(*evaluate(s, positive, weight, chosen, gamma))
 
+
+def evaluate(
+    scores: Floats, positive: Mask, weight: Floats | None, surrogate: Surrogate, gamma: float
+) -> tuple[float, Floats]:
+    """Compute ÂP and its gradient from validated input; the inner loop of the solvers."""
+    sums = _pair_sums(Examples.of(scores, positive, weight), surrogate, gamma)
     rows = sums.rows()
     v = np.ones(rows.plus.size) if weight is None else weight[sums.order]
-    counted = v > 0  # a positive of weight 0 is not there, and may see nothing
     share = v / v.sum()
-    total = np.where(counted, rows.plus + rows.minus, 1.0)
+    # A positive of weight 0 is ignored; its own sums may be 0.
+    total = np.where(v > 0, rows.plus + rows.minus, 1.0)
     precision = rows.plus / total
     a = share * (rows.minus / total) / total
     b = share * precision / total
-    gradient = sums.pull(a, b)
+    gradient = sums.vjp(a, b)
     gradient[sums.order] += b * rows.minus_slope - a * rows.plus_slope
-    return SurrogateAP(value=min(float(v @ precision / v.sum()), 1.0), gradient=gradient)
+    return min(float(share @ precision), 1.0), gradient
 
 
-def _choose_sums(examples: Examples, surrogate: Surrogate, gamma: float) -> PairSums:
+def _pair_sums(examples: Examples, surrogate: Surrogate, gamma: float) -> PairSums:
+    """Choose the fastest exact routine; compiled modules are imported on first use."""
     if surrogate == SQUARED_HINGE:
-        _check_that_squares_fit(examples, gamma)
+        from apmax.objective._hinge import HingeSums
+
         return HingeSums(examples, gamma)
     if surrogate == LOGISTIC:
+        from apmax.objective._logistic import FewSigmoidSums, SigmoidSums
+
         few = FewSigmoidSums.suits(examples, gamma)
         return FewSigmoidSums(examples, gamma) if few else SigmoidSums(examples, gamma)
     return DirectSums(examples, gamma, surrogate)
 
 
-def _check_that_squares_fit(examples: Examples, gamma: float) -> None:
+def _check_squares(scores: Floats, weight: Floats | None, gamma: float) -> None:
+    """Refuse scores whose squared differences overflow or underflow."""
+    low, high = scores.min(), scores.max()
     with np.errstate(over="ignore", under="ignore"):
-        spread = np.float64(examples.high) - examples.low
-        largest = examples.scores.size * np.square(spread + gamma)
-        least = 1.0 if examples.weight is None else examples.weight[examples.weight > 0].min()
+        largest = scores.size * np.square(high - low + gamma)
+        least = 1.0 if weight is None else weight[weight > 0].min()
         smallest = least * np.square(np.float64(gamma))
     limits = np.finfo(np.float64)
     if largest > limits.max or smallest < limits.tiny:
         raise NonFiniteError(
-            f"`scores` from {examples.low:g} to {examples.high:g} with gamma = {gamma:g} have "
-            "squares that double precision cannot hold: divide both by a common factor"
+            f"`scores` from {low:g} to {high:g} with gamma = {gamma:g} have squares outside the "
+            "range of double precision: divide both by a common factor"
         )

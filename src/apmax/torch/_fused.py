@@ -1,7 +1,7 @@
-"""One batch of examples with a memory of all positives: what a training loop calls per step.
+"""The step of APLoss on the CPU as one compiled loop.
 
-The same round as in :mod:`apmax.linear._rounds`, for scores that come from elsewhere: it ends
-at the gradient in the scores. A row of U keeps the log-decay at which it was last written.
+It is the round of :mod:`apmax.linear._rounds` for scores that come from a network: it ends at the
+gradient with respect to the scores. A row of U keeps the log-decay at which it was last written.
 """
 
 from __future__ import annotations
@@ -11,40 +11,41 @@ from typing import NamedTuple
 import numpy as np
 
 from apmax._compile import kernel
-from apmax.objective._batch_pairs import (
+from apmax.objective._batch import (
     estimate_rows,
     fill_pairs,
     leave_out_self,
+    move_rows,
     new_side,
     pull_rows,
 )
-from apmax.objective._tracking import Edges, move_rows
+from apmax.objective.omega import Omega
 
-TAKEN, UNREADABLE, POOR, TOO_LARGE = 0, 1, 2, 3
-"""The batch was taken; it cannot be read; it says nothing; its numbers do not fit into U."""
+TAKEN, UNREADABLE, UNINFORMATIVE, TOO_LARGE = 0, 1, 2, 3
+"""What happened to a batch: used; invalid; without both classes; numbers that U cannot hold."""
 
 
-class Clock(NamedTuple):
-    """β₀ of this round, and the cumulative log-decay before and after it."""
+class RoundClock(NamedTuple):
+    """β₀ of a round, and the cumulative log-decay before and after it."""
 
     beta0: float
     decay: float
     next_decay: float
 
 
-class Tracking(NamedTuple):
+class TrackingRules(NamedTuple):
     """How U moves."""
 
     remembers: bool
     decays: bool
-    edges: Edges
-    spread: float  # of the scores, at most
-    largest: float  # number that U can hold
+    omega: Omega
+    spread: float  # largest difference of two scores
+    largest: float  # largest number that U can hold
 
 
 @kernel
-def _place(cells, example):
-    """The row of an example among the sorted positives, or −1."""
+def _row_of(cells, example):
+    """Return the row of an example among the sorted positives, or −1."""
     low, high = 0, cells.size
     while low < high:
         middle = (low + high) >> 1
@@ -57,7 +58,7 @@ def _place(cells, example):
 
 @kernel
 def _readable(scores, index, n, spread):
-    """Whether scores are finite and near enough, and places within the data, each once."""
+    """Return whether scores are finite and within `spread`, and indices valid and distinct."""
     least, most = np.inf, -np.inf
     for k in range(scores.size):
         if not np.isfinite(scores[k]) or index[k] < 0 or index[k] >= n:
@@ -65,24 +66,34 @@ def _readable(scores, index, n, spread):
         least, most = min(least, scores[k]), max(most, scores[k])
     if most - least > spread:
         return False
-    ordered = np.sort(index)
-    for k in range(ordered.size - 1):
-        if ordered[k] == ordered[k + 1]:
-            return False
+    slots = 4
+    while slots < 2 * index.size:
+        slots *= 2
+    table = np.empty(slots, np.int64)
+    for k in range(slots):
+        table[k] = -1
+    for k in range(index.size):
+        slot = index[k] & (slots - 1)
+        while table[slot] != -1:
+            if table[slot] == index[k]:
+                return False
+            slot = (slot + 1) & (slots - 1)
+        table[slot] = index[k]
     return scores.size > 0
 
 
 @kernel
 def _update_rows(tracking, clock, u, written_at, rows, g1, g2):
-    """Rows of U after this round; g1 and g2 become what U is now. False if they do not fit."""
-    old, factors = np.empty((rows.size, 2)), np.full(rows.size, np.nan)
+    """Move and store rows of U; g1 and g2 become the new rows. Return whether they fit."""
+    old, factors = np.empty((rows.size, 2)), np.empty(rows.size)
     for i in range(rows.size):
         then = written_at[rows[i]] if tracking.remembers else np.nan
+        factors[i] = np.nan
         if not np.isnan(then):
             old[i, 0], old[i, 1] = u[rows[i], 0], u[rows[i], 1]
             factors[i] = np.exp(clock.decay - then) if tracking.decays else 1.0
     gain = clock.beta0 * (written_at.size / rows.size if tracking.decays else 1.0)
-    move_rows(tracking.edges, clock.beta0, gain, factors, old, g1, g2)
+    move_rows(tracking.omega, clock.beta0, gain, factors, old, g1, g2)
     for i in range(rows.size):
         if not (g1[i] <= tracking.largest and g2[i] <= tracking.largest):
             return False
@@ -95,21 +106,22 @@ def _update_rows(tracking, clock, u, written_at, rows, g1, g2):
 
 @kernel
 def track_batch(scores, index, n, cells, u, written_at, rules, tracking, clock, gradient):
-    """Take a batch: update U, fill the gradient of −ÂP in the scores.
+    """Take a batch: update U and fill the gradient of −ÂP with respect to the scores.
 
-    Return what became of the batch, and −ÂP as tracked for its positives. Unless it was taken,
-    nothing has changed.
+    Return what happened to the batch, and −ÂP as tracked for its positives. Nothing has changed
+    unless the batch was taken. `scores` and `gradient` are contiguous float64 arrays.
     """
     if not _readable(scores, index, n, tracking.spread):
         return UNREADABLE, 0.0
     places = np.empty(scores.size, np.int64)
     count = 0
     for k in range(scores.size):
-        places[k] = _place(cells, index[k])
-        count += places[k] >= 0
+        places[k] = _row_of(cells, index[k])
+        if places[k] >= 0:
+            count += 1
     m, rest = cells.size, scores.size - count
     if count < min(m, 2) or rest < 1:
-        return POOR, 0.0
+        return UNINFORMATIVE, 0.0
     rows, where = np.empty(count, np.int64), np.empty(scores.size, np.int64)
     plus, minus = new_side(count, count), new_side(count, rest)
     i, j = 0, 0
@@ -120,16 +132,15 @@ def track_batch(scores, index, n, cells, u, written_at, rules, tracking, clock, 
         else:
             where[count + j], minus.scores[j] = k, scores[k]
             j += 1
-    s, v, c = plus.scores, np.ones(count), np.empty(count)
+    s, v, c = plus.scores, plus.weights, np.empty(count)
     w_plus, w_minus, g1, g2 = np.empty(count), np.empty(count), np.empty(count), np.empty(count)
-    fill_pairs(rules.hinge, rules.gamma, s, plus)
-    fill_pairs(rules.hinge, rules.gamma, s, minus)
+    fill_pairs(rules.kind, rules.gamma, s, plus)
+    fill_pairs(rules.kind, rules.gamma, s, minus)
     leave_out_self(rows, rows, plus)
-    sizes = (m, n)
-    estimate_rows(rules, sizes, v, plus, minus, w_plus, w_minus, g1, g2)
+    estimate_rows(rules, m, n, v, plus, minus, w_plus, w_minus, g1, g2)
     if not _update_rows(tracking, clock, u, written_at, rows, g1, g2):
         return TOO_LARGE, 0.0
-    pull_rows(rules, sizes, v, g1, g2, plus, minus, w_plus, w_minus, c)
+    pull_rows(v, g1, g2, plus, minus, w_plus, w_minus, c)
     value = 0.0
     for i in range(count):
         value -= g1[i] / g2[i] / count

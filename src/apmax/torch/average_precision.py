@@ -254,9 +254,9 @@ class APLoss(CompositionalLoss, SkipsPoorBatches):
     @property
     def _in_kernel(self) -> tuple[Any, Any]:
         """The rules of the compiled loop."""
-        from apmax.torch._fused import Tracking
         from apmax.objective._batch_pairs import PairRules
         from apmax.objective._tracking import Edges
+        from apmax.torch._fused import Tracking
 
         (bottom1, bottom2), (top1, top2) = self.lows[0].tolist(), self.highs[0].tolist()
         tracking = Tracking(

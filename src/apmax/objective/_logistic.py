@@ -1,6 +1,7 @@
-"""Sums of logistic pairs: all of them if they are few, or else by a mesh.
+"""Exact logistic pair sums: pair by pair if there are few, otherwise through a mesh.
 
-The mesh is where scores lie dense; where they do not, it goes point by point.
+The mesh covers the densest part of the scores; scores outside it are handled point by point.
+Cost: O(n), or O(n log n) when many scores lie outside the mesh.
 """
 
 from __future__ import annotations
@@ -10,18 +11,29 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apmax.objective._pair_sums import ALL_ONES, SKIP_NONE, Examples, RowSums, SortedRows
+from apmax._compile import over_threads, table_over_threads
+from apmax.objective._examples import NO_WEIGHTS, SKIP_NONE, Examples, RowSums, SortedRows
+from apmax.objective._mesh import (
+    STENCIL,
+    charges_of_nodes,
+    evaluate_cells,
+    moments_of_cells,
+    polynomials_of_cells,
+)
+from apmax.objective._sigmoid import SLOPE_TERMS, VALUE_TERMS, sigmoid_sums, sigmoid_sums_by_pair
 from apmax.validation import Floats, Mask
 
 NODE_DISTANCE = 1 / 8
-"""Between two nodes of the mesh, in units of 1/γ."""
+"""Distance between two mesh nodes, in units of 1/γ."""
 NO_POINTS = np.empty(0, dtype=np.int64)
+MOST_PAIRS, MOST_EXAMPLES = 1 << 18, 1 << 14
+"""Up to these sizes, summing pair by pair is faster than the mesh."""
+MAX_EXPONENT = 600.0
+"""Largest γ·(s_j − s_i) for which exp of centred scores, squared, stays finite."""
 
 
 class FewSigmoidSums:
-    """Logistic, pair by pair in a compiled loop: faster than a mesh where pairs are few."""
-
-    MOST_PAIRS, MOST_EXAMPLES = 1 << 18, 1 << 14
+    """Logistic sums pair by pair, with one exp per score."""
 
     def __init__(self, examples: Examples, gamma: float) -> None:
         self.gamma = gamma
@@ -33,23 +45,21 @@ class FewSigmoidSums:
         self.plus = powers[self.order], weight[self.order]
         self.minus = powers[self.others], weight[self.others]
 
-    @classmethod
-    def suits(cls, examples: Examples, gamma: float) -> bool:
-        """Whether pairs are few, and scores near enough for exp of any of them to be a number."""
-        from apmax.objective._batch_pairs import MOST_APART
-
+    @staticmethod
+    def suits(examples: Examples, gamma: float) -> bool:
+        """Return whether there are few pairs and exp of every centred score is finite."""
         with np.errstate(over="ignore"):
-            near = gamma * (np.float64(examples.high) - examples.low) <= MOST_APART
+            near = gamma * (np.float64(examples.high) - examples.low) <= MAX_EXPONENT
         m, n = np.count_nonzero(examples.positive), examples.scores.size
-        return bool(near and m * n <= cls.MOST_PAIRS and n <= cls.MOST_EXAMPLES)
+        return bool(near and m * n <= MOST_PAIRS and n <= MOST_EXAMPLES)
 
     def rows(self) -> RowSums:
-        """Sums over the examples, one per row."""
+        """Return the sums over the examples, one per row."""
         rows, _ = self.plus
         return RowSums(*self._sums(rows, *self.plus), *self._sums(rows, *self.minus))
 
-    def pull(self, a: Floats, b: Floats) -> Floats:
-        """Sums over the rows, one per example."""
+    def vjp(self, a: Floats, b: Floats) -> Floats:
+        """Return the sums over the rows, one per example."""
         out = np.empty(self.order.size + self.others.size)
         for places, (powers, weight), charge in (
             (self.order, self.plus, a),
@@ -59,41 +69,38 @@ class FewSigmoidSums:
         return out
 
     def _sums(self, at: Floats, of: Floats, charge: Floats) -> tuple[Floats, Floats]:
-        from apmax.objective._sigmoid import sigmoid_sums_by_pair
-
         value, slope = sigmoid_sums_by_pair(at, of, charge)
         return value, self.gamma * slope
 
 
 class SigmoidSums(SortedRows):
-    """Logistic, through a mesh where scores lie dense and point by point where they do not.
+    """Logistic sums over sorted nodes in linear time.
 
-    The sums over sorted *nodes* take linear time (:mod:`apmax.objective._sigmoid`). The nodes are
-    those of a uniform mesh over the densest part of the scores, which stand for all scores
-    there (:mod:`apmax.objective._mesh`), and every score outside it.
+    The nodes are those of a uniform mesh over the densest part of the scores, which represent
+    all scores there (:mod:`apmax.objective._mesh`), and every score outside the mesh.
     """
 
     EXAMPLES_PER_CELL = 32
-    """The mesh has at most one cell for so many examples."""
+    """Least number of examples per mesh cell."""
     SAMPLE = 4096
-    """Scores that are looked at to find the densest part."""
+    """Number of scores sampled to find the densest part."""
 
     def __init__(self, examples: Examples, gamma: float) -> None:
         super().__init__(examples, gamma)
         self.cells_per_unit = gamma / NODE_DISTANCE
         self.low, high = self._densest(examples, gamma) or (np.inf, -np.inf)
         self.cells = int((high - self.low) * self.cells_per_unit) + 1 if high >= self.low else 0
-        weight = ALL_ONES if examples.weight is None else examples.weight
-        self.plus = self._parted(self.row_scores, self.row_weight, None, high)
-        self.minus = self._parted(examples.scores, weight, examples.positive, high)
-        self.unweighted_rows = self.plus._replace(weight=ALL_ONES)
-        # Positives among themselves need no node for a negative.
+        weight = NO_WEIGHTS if examples.weight is None else examples.weight
+        self.plus = self._split(self.row_scores, self.row_weight, None, high)
+        self.minus = self._split(examples.scores, weight, examples.positive, high)
+        self.unweighted_rows = self.plus._replace(weight=NO_WEIGHTS)
+        # Pairs of positives need no node for a negative.
         self.line = self._line(self.plus, self.minus)
         self.line_of_rows = self._line(self.plus) if self.minus.outside.size else self.line
 
     @classmethod
     def _densest(cls, examples: Examples, gamma: float) -> tuple[float, float] | None:
-        """The window of the widest mesh allowed that holds most of a sample of the scores."""
+        """Return the window of the widest mesh allowed that holds most of a sample of scores."""
         n = examples.scores.size
         width = (n // cls.EXAMPLES_PER_CELL) * NODE_DISTANCE / gamma
         if examples.high - examples.low <= width:
@@ -101,27 +108,25 @@ class SigmoidSums(SortedRows):
         sample = np.sort(examples.scores[:: max(1, n // cls.SAMPLE)])
         inside = np.searchsorted(sample, sample + width, side="right") - np.arange(sample.size)
         start = int(np.argmax(inside))
-        if 4 * inside[start] < sample.size:  # too thin everywhere: no mesh at all
+        if 4 * inside[start] < sample.size:  # too sparse everywhere: no mesh
             return None
         first, last = float(sample[start]), float(sample[start + inside[start] - 1])
-        margin = min((last - first) / 8, width - (last - first))  # for what the sample missed
+        margin = min((last - first) / 8, width - (last - first))  # for scores that the sample missed
         return max(first - margin / 2, examples.low), min(last + margin / 2, examples.high)
 
-    def _parted(self, scores: Floats, weight: Floats, skip: Mask | None, high: float) -> _Parted:
-        """Which points are outside the mesh, and the mask that keeps the others."""
+    def _split(self, scores: Floats, weight: Floats, skip: Mask | None, high: float) -> _SplitPoints:
+        """Split the points of one class into those inside and outside the mesh."""
         if self.low <= self.examples.low and high >= self.examples.high:
-            return _Parted(scores, weight, SKIP_NONE if skip is None else skip, NO_POINTS)
+            return _SplitPoints(scores, weight, SKIP_NONE if skip is None else skip, NO_POINTS)
         outside = (
             (scores < self.low) | (scores > high) if self.cells else np.ones(scores.size, bool)
         )
         if skip is None:
-            return _Parted(scores, weight, outside, np.flatnonzero(outside))
-        return _Parted(scores, weight, outside | skip, np.flatnonzero(outside & ~skip))
+            return _SplitPoints(scores, weight, outside, np.flatnonzero(outside))
+        return _SplitPoints(scores, weight, outside | skip, np.flatnonzero(outside & ~skip))
 
-    def _line(self, *classes: _Parted) -> _Line:
-        """Sort the nodes of the mesh and the points outside it, and find their decays."""
-        from apmax.objective._mesh import STENCIL
-
+    def _line(self, *classes: _SplitPoints) -> _NodeLine:
+        """Sort the mesh nodes and the points outside the mesh, and compute their decays."""
         points = np.concatenate([one.scores[one.outside] for one in classes])
         mesh = np.arange(self.cells + STENCIL - 1 if self.cells else 0) - (STENCIL / 2 - 1)
         with np.errstate(over="ignore", invalid="ignore"):  # an infinite distance decays to 0
@@ -129,7 +134,7 @@ class SigmoidSums(SortedRows):
                 place = np.concatenate([mesh * NODE_DISTANCE, (points - self.low) * self.gamma])
                 ascending = np.argsort(place)
                 distance = np.diff(place[ascending], prepend=0.0)
-                # Two points: from their own difference, which has all its digits.
+                # The difference of two points has all its digits; that of their places has not.
                 scores = np.concatenate([np.full(mesh.size, np.nan), points])[ascending]
                 apart = self.gamma * np.diff(scores, prepend=np.nan)
                 np.copyto(distance, apart, where=~np.isnan(apart))
@@ -141,10 +146,10 @@ class SigmoidSums(SortedRows):
         rank = np.empty(ascending.size, np.int64)
         rank[ascending] = np.arange(ascending.size)
         plus_end = mesh.size + classes[0].outside.size
-        return _Line(decay, rank[: mesh.size], rank[mesh.size : plus_end], rank[plus_end:])
+        return _NodeLine(decay, rank[: mesh.size], rank[mesh.size : plus_end], rank[plus_end:])
 
     def rows(self) -> RowSums:
-        """Sums over the examples, one per row."""
+        """Return the sums over the examples, one per row."""
         sums = []
         for line, points, nodes in (
             (self.line_of_rows, self.plus, self.line_of_rows.plus),
@@ -154,27 +159,23 @@ class SigmoidSums(SortedRows):
                 sums.append(self._evaluate(line, field, self.unweighted_rows, line.plus))
         return RowSums(*sums)
 
-    def pull(self, a: Floats, b: Floats) -> Floats:
-        """Sums over the rows, one per example."""
-        pulls = []
+    def vjp(self, a: Floats, b: Floats) -> Floats:
+        """Return the sums over the rows, one per example."""
+        fields = []
         for coefficient, line, points, nodes in (
             (-b, self.line, self.minus, self.line.minus),
             (a, self.line_of_rows, self.plus, self.line_of_rows.plus),
         ):
             slope = self._field(line, self.plus._replace(weight=coefficient), line.plus)[1]
-            pulls.append(self._evaluate(line, slope, points, nodes))
-        out, on_rows = pulls
+            fields.append(self._evaluate(line, slope, points, nodes))
+        out, on_rows = fields
         out[self.order] = on_rows
         return out
 
     def _field(
-        self, line: _Line, points: _Parted, nodes: NDArray[np.int64]
+        self, line: _NodeLine, points: _SplitPoints, nodes: NDArray[np.int64]
     ) -> tuple[Floats, Floats]:
-        """Σ w ℓ and Σ w ℓ′ of the points, at the nodes."""
-        from apmax._compile import table_over_threads
-        from apmax.objective._mesh import STENCIL, charges_of_nodes, moments_of_cells
-        from apmax.objective._sigmoid import SLOPE_TERMS, VALUE_TERMS, sigmoid_sums
-
+        """Return Σ w ℓ and Σ w ℓ′ of the points at the nodes."""
         charges = np.zeros(line.decay.size)
         charges[nodes] = points.weight[points.outside] if points.weight.size else 1.0
         if self.cells:
@@ -192,17 +193,15 @@ class SigmoidSums(SortedRows):
         return value, slope
 
     def _evaluate(
-        self, line: _Line, field: Floats, points: _Parted, nodes: NDArray[np.int64]
+        self, line: _NodeLine, field: Floats, points: _SplitPoints, nodes: NDArray[np.int64]
     ) -> Floats:
-        """The field with these values at the nodes, at the points and times their weights."""
-        from apmax._compile import over_threads
-        from apmax.objective._mesh import evaluate, polynomials_of_cells
+        """Return the field, given at the nodes, at the points, times their weights."""
 
         out = np.empty_like(points.scores)
         if self.cells:
             polynomials = polynomials_of_cells(field[line.mesh])
             over_threads(
-                evaluate, out.size, *points[:3], self.low, self.cells_per_unit, polynomials, out
+                evaluate_cells, out.size, *points[:3], self.low, self.cells_per_unit, polynomials, out
             )
         weight = points.weight[points.outside] if points.weight.size else 1.0
         out[points.outside] = field[nodes]
@@ -210,19 +209,19 @@ class SigmoidSums(SortedRows):
         return out
 
 
-class _Parted(NamedTuple):
-    """Points of one class, some of them in the mesh and the others nodes of their own."""
+class _SplitPoints(NamedTuple):
+    """Points of one class; those outside the mesh are nodes of their own."""
 
     scores: Floats
     weight: Floats
     skip: Mask
-    """True for points that the mesh does not carry."""
+    """True for points that the mesh does not represent."""
     outside: NDArray[np.int64]
-    """The points of this class that are not in the mesh."""
+    """Indices of the points of this class that are not in the mesh."""
 
 
-class _Line(NamedTuple):
-    """Nodes in ascending order: their decays, and where those of each kind stand."""
+class _NodeLine(NamedTuple):
+    """Nodes in ascending order: their decays, and the positions of each kind of node."""
 
     decay: Floats
     mesh: NDArray[np.int64]
