@@ -185,9 +185,7 @@ def _read_npz(file: Path) -> tuple[Any, NDArray[Any] | None]:
                 data = arrays["data"] if "data" in arrays else np.ones(arrays["indices"].size)
                 parts = (data, arrays["indices"], arrays["indptr"])
                 X = sp.csr_matrix(parts, shape=tuple(arrays["shape"].tolist()))
-                X.checkformat_suffix(
-                    full_check=True
-                )  # compiled code follows wrong indices anywhere
+                X.check_format(full_check=True)  # compiled code would follow wrong indices
                 X.sum_duplicates()
             else:
                 X = arrays["X"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -90,9 +91,14 @@ def _fit(
     from apmax.app.training import train_model
     from apmax.interrupts import cooperative_interrupts, interrupted
 
-    with cooperative_interrupts(), console.progress(stage) as advance:
-        trained = train_model(dataset, solver=solver, seed=seed, on_progress=advance)
-        return trained, trained.interrupted or interrupted()
+    # The library replaces only Python's own handler of Ctrl-C.
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with cooperative_interrupts(), console.progress(stage) as advance:
+            trained = train_model(dataset, solver=solver, seed=seed, on_progress=advance)
+            return trained, trained.interrupted or interrupted()
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def _load_test(dataset: Dataset, test: Path) -> Dataset:

@@ -1,11 +1,11 @@
-"""A folder with two small tables, in which commands are run."""
+"""A working folder with two small tables."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from tests.cli.loans import made_loans
+from tests.app.loans import made_loans
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A small table of loans, and the command as a test calls it."""
+"""A small table of loans, and the command line as tests call it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from typer.testing import CliRunner, Result
 
-from apmax.app.cli import app
+from apmax.app.cli.app import app
 
 
 def made_loans(rows: int, seed: int) -> pd.DataFrame:
