@@ -187,11 +187,7 @@ def test_a_screenshot_shows_a_page(open_page: Open, size: tuple[int, int], schem
 
 
 @pytest.mark.parametrize("name", ["full", "one", "tied"])
-def test_a_phone_scrolls_in_one_direction(
-    open_page: Open, name: str
-) -> None:
+def test_a_phone_scrolls_in_one_direction(open_page: Open, name: str) -> None:
     browser = open_page(name, size=PHONE)
     width = browser.execute_script("return document.documentElement.scrollWidth")
     assert width == PHONE[0]
-
-
