@@ -6,6 +6,7 @@ import bz2
 import gzip
 import lzma
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from apmax.app.io import load
 from apmax.app.tables import read_table
-from apmax.errors import ApmaxError, FileError, FileFormatError, ParameterError, UnknownNameError
+from apmax.errors import FileError, FileFormatError, ParameterError, UnknownNameError
 
 CSV = "x,y\n1,a\n2,b\n3,a\n"
 
@@ -144,7 +145,7 @@ def test_unknown_targets_and_suffixes_are_explained(tmp_path: Path) -> None:
     pq.write_table(pa.table([[1], [2]], names=["y", "y"]), double)
     with pytest.raises((ParameterError, FileFormatError)):
         load(double, target="y")
-    with pytest.raises(FileError, match="unknown suffix '.xlsx'"):
+    with pytest.raises(FileError, match=r"unknown suffix '\.xlsx'"):
         load(written(tmp_path, "t.xlsx", "x"), target="y")
 
 
@@ -217,9 +218,5 @@ def test_random_bytes_are_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, suffix: str
 ) -> None:
     file = written(tmp_path_factory.mktemp("random"), f"a.{suffix}", content)
-    try:
-        dataset = load(file)
-    except ApmaxError as error:
-        assert str(file) in str(error)
-    else:
-        assert dataset.X.shape[0] > 0
+    with suppress(FileError):
+        assert load(file).X.shape[0] > 0

@@ -143,10 +143,10 @@ def test_files_with_code_are_refused_and_nothing_is_executed(
     refused(changed(stored, lambda m: m.update({"data.pkl": pickled})), tmp_path, "not one that")
     function = make_pipeline(FunctionTransformer(os.system), LogisticRegression())
     function.steps[-1][1].coef_ = np.ones((1, 2))
+    with zipfile.ZipFile(io.BytesIO(stored)) as archive:
+        metadata = archive.read("metadata.json")
     for pipeline in (function, make_pipeline(LogisticRegression()), [1, 2]):
         dumped = skops.io.dumps(pipeline)
-        with zipfile.ZipFile(io.BytesIO(stored)) as archive:
-            metadata = archive.read("metadata.json")
         refused(changed(dumped, lambda m: m.update({"metadata.json": metadata})), tmp_path)
     assert not (tmp_path / "executed").exists()
 

@@ -229,6 +229,6 @@ def _malformed(file: Path, error: Exception) -> FileFormatError:
         found = hex(error.object[error.start])
         return FileFormatError(f"{file} is not UTF-8 text (byte {found}): save it as UTF-8")
     return FileFormatError(
-        f"{file} cannot be read as a table ({one_line(error)}): give every row, and the header, the "
+        f"{file} cannot be read as a table ({one_line(error)}): give every row and the header the "
         "same number of cells, and quote cells that contain the separator"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
-from tests.app.loans import as_json, run
+from tests.app.loans import as_json
 
 FAST = ("--target", "defaulted", "--folds", "2", "--repeats", "1")
 
@@ -24,9 +24,3 @@ def test_models_are_compared_and_reported(folder: Path) -> None:
     page = Path("c.html").read_text()
     assert "Warning: &#39;price&#39; is text" in page
     assert "Leaderboard" in page
-
-
-def test_the_table_ends_with_a_sentence_per_model(folder: Path) -> None:
-    lines = run("compare", "loans.csv", *FAST).stdout.strip().splitlines()
-    assert lines[-2].startswith("apmax (APClassifierCV)")
-    assert lines[-1].startswith("boosted trees")

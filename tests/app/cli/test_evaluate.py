@@ -57,7 +57,10 @@ def test_predictions_as_csv_parquet_json_and_on_stdout(model: str) -> None:
     pd.testing.assert_frame_equal(pd.read_parquet("p.parquet"), predicted)
     run("predict", model, "new-loans.csv", "--out", "p.tsv")
     pd.testing.assert_frame_equal(pd.read_csv("p.tsv", sep="\t"), predicted)
-    assert as_json("predict", model, "new-loans.csv") == {**predicted.to_dict("list"), "warnings": []}
+    assert as_json("predict", model, "new-loans.csv") == {
+        **predicted.to_dict("list"),
+        "warnings": [],
+    }
 
 
 def test_a_row_gets_the_same_score_in_every_file(folder: Path) -> None:

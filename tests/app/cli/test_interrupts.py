@@ -30,7 +30,17 @@ class Outcome(NamedTuple):
 def train(folder: Path, data: Path, stop_after: float | None) -> Outcome:
     """Run `apmax train` in a folder of its own and send SIGINT after some seconds."""
     folder.mkdir()
-    command = [sys.executable, "-c", LAUNCH, "train", str(data), "--target", "last", "-o", "m.apmax"]
+    command = [
+        sys.executable,
+        "-c",
+        LAUNCH,
+        "train",
+        str(data),
+        "--target",
+        "last",
+        "-o",
+        "m.apmax",
+    ]
     process = subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -47,10 +57,10 @@ def train(folder: Path, data: Path, stop_after: float | None) -> Outcome:
 
 def test_interrupts_at_random_moments_leave_a_complete_model_or_none(tmp_path: Path) -> None:
     data = tmp_path / "loans.csv"
-    made_loans(4000, 0).to_csv(data, index=False)
+    made_loans(600, 0).to_csv(data, index=False)
     whole = train(tmp_path / "whole", data, None)
     assert (whole.code, whole.files) == (0, ["m.apmax"])
-    # The last moments are left out: a run alone is slower than this at any load but the same.
+    # Runs are slower side by side than alone, so each signal comes before the end.
     delays = np.random.default_rng(0).uniform(0.05, 0.7 * whole.seconds, RUNS)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         folders = [tmp_path / f"run {k}" for k in range(RUNS)]
@@ -58,7 +68,7 @@ def test_interrupts_at_random_moments_leave_a_complete_model_or_none(tmp_path: P
     for folder, outcome in zip(folders, outcomes, strict=True):
         assert outcome.code == 130, outcome
         assert "Traceback" not in outcome.stderr
-        assert outcome.stderr.strip().startswith("stopped"), outcome
+        assert outcome.stderr.splitlines()[-1].startswith("stopped"), outcome
         assert outcome.files in ([], ["m.apmax"])
         for name in outcome.files:
             assert load_model(folder / name).facts["test_ap"] > 0

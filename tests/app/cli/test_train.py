@@ -147,7 +147,6 @@ def test_an_interrupt_after_the_first_fit_keeps_the_tested_model(
         monkeypatch.setattr("apmax.app.cli.train.write_model_report", interrupted)
     else:
         monkeypatch.setattr(training, "train_model", second_is_interrupted)
-    monkeypatch.setattr("apmax.app.cli.interrupt_message", "stopped")
     command = "--quiet train loans.csv --target last --solver lbfgs -o m.apmax --report r.html"
     result = run(*shlex.split(command), fails=True)
     assert result.exit_code == 130

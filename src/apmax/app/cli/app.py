@@ -12,6 +12,7 @@ except ImportError as error:
     raise SystemExit("apmax: the command line needs typer: pip install 'apmax[app]'") from error
 
 from apmax._version import __version__
+from apmax.app import cli
 from apmax.app.cli import compare, demo, evaluate, predict, report, train
 from apmax.app.cli.console import Console
 
@@ -46,6 +47,7 @@ def options(
     ] = False,
 ) -> None:
     """Train and evaluate classifiers for rare positives by maximising average precision."""
+    cli.interrupt_message = "stopped"
     context.obj = Console(as_json=as_json, quiet=quiet, debug=debug)
 
 
