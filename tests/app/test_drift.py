@@ -32,7 +32,7 @@ def test_rows_like_those_of_training_give_no_warning() -> None:
     assert warnings_for() == []
     assert drift_warnings(ENCODER, TRAINING.iloc[:0]) == []
     assert warnings_for(amount=TRAINING["amount"].head(100) * 1.5) == []
-    assert warnings_for(shop="a new shop", id="anything")[1:] == []
+    assert warnings_for(shop="a new shop", id="anything") == []
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_rows_like_those_of_training_give_no_warning() -> None:
         ("amount", 50_000.0, "100 of 100 values are far outside the training range"),
         ("city", "Bonn", "'city': 100 of 100 values are new categories (first 'Bonn')"),
         ("day", "yesterday", "'day': 100 of 100 values are not dates like %m/%d/%Y"),
-        ("shop", "elsewhere", "and count as rare"),
+        ("city", "Bonn", "and are ignored"),
     ],
 )
 def test_each_kind_of_drift_is_reported_once(column: str, values: Any, message: str) -> None:

@@ -81,7 +81,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if date_format:
                 self.date_formats_[str(name)] = date_format
         numbers, categories, _ = self._blocks(X)
-        self.imputer_ = self.onehot_ = None
+        self.imputer_: Any = None
+        self.onehot_: Any = None
         self.ranges_: dict[str, list[float]] = {}
         if numbers.shape[1]:
             self.imputer_ = SimpleImputer(

@@ -96,14 +96,7 @@ def load(
     text : collection of str
         Columns of a text table to read as text, whatever they look like in this file.
 
-    Returns
-    -------
-    Dataset
-
-    Raises
-    ------
-    FileError
-        If the file is missing, unreadable, damaged or of an unknown format.
+    FileError is raised if the file is missing, unreadable, damaged or of an unknown format.
     """
     file = check_path(path)
     check_positive_given(positive, against_rest)

@@ -24,7 +24,6 @@ from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-import apmax
 from apmax._version import __version__
 from apmax.app.drift import drift_warnings
 from apmax.app.features import TableEncoder
@@ -32,6 +31,7 @@ from apmax.app.files import one_line, write_file
 from apmax.app.io import Dataset
 from apmax.app.target import describe_counts, normalize_label
 from apmax.errors import ModelFileError, ShapeError
+from apmax.linear import APClassifier, APClassifierCV, StochasticAPClassifier
 from apmax.validation import Floats
 
 FORMAT, SCHEMA = "apmax-model", 2
@@ -42,7 +42,7 @@ LOADERS = frozenset(
 )
 PLAIN_TYPES = ("builtins.dict", "builtins.list", "builtins.str", "builtins.tuple")
 NUMPY_TYPES = ("numpy.dtype", "numpy.float64", "numpy.ndarray")
-ESTIMATORS = ("APClassifier", "APClassifierCV", "StochasticAPClassifier")
+ESTIMATORS = (APClassifier, APClassifierCV, StochasticAPClassifier)
 
 
 @dataclass(frozen=True)
@@ -161,20 +161,8 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
 def load_model(path: str | os.PathLike[str]) -> Model:
     """Read a model file without executing anything in it.
 
-    Parameters
-    ----------
-    path : str or path
-        A file written by :func:`save_model`.
-
-    Returns
-    -------
-    Model
-
-    Raises
-    ------
-    ModelFileError
-        If the file is missing, damaged, truncated, of another version, or contains any type that
-        a model does not have.
+    ModelFileError is raised if the file is missing, damaged, truncated, of another version, or
+    contains any type that a model does not have.
     """
     content = _read(Path(path))
     if content.lstrip()[:1] == b"{":
@@ -245,8 +233,7 @@ def _check_metadata(metadata: Any) -> None:
 
 def trusted_types() -> frozenset[str]:
     """Return the names of all types that a model file may contain."""
-    ours = [getattr(apmax, name) for name in ESTIMATORS if hasattr(apmax, name)]
-    classes = [TableEncoder, Pipeline, SimpleImputer, MissingIndicator, OneHotEncoder, *ours]
+    classes = (TableEncoder, Pipeline, SimpleImputer, MissingIndicator, OneHotEncoder, *ESTIMATORS)
     names = (f"{cls.__module__}.{cls.__qualname__}" for cls in classes)
     return frozenset((*PLAIN_TYPES, *NUMPY_TYPES, *names))
 
@@ -276,8 +263,7 @@ def _construct(content: bytes, metadata: dict[str, Any]) -> Model:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pipeline = skops.io.loads(content, trusted=sorted(trusted_types()))
-    estimators = tuple(getattr(apmax, name) for name in ESTIMATORS if hasattr(apmax, name))
-    if not isinstance(pipeline, Pipeline) or not isinstance(pipeline[-1], estimators):
+    if not isinstance(pipeline, Pipeline) or not isinstance(pipeline[-1], ESTIMATORS):
         raise ModelFileError("the file does not contain a classifier")
     fields = ("positive", "negative", "target", "rest", "facts")
     model = Model(pipeline, **{name: metadata[name] for name in fields})

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from apmax.app.files import (
-    MAX_EXPANSION,
     check_path,
     format_suffix,
     max_bytes,
@@ -27,8 +26,6 @@ TEXT_TABLES = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat")
 SEPARATORS = (",", ";", "\t", "|")
 MAX_COLUMNS = 100_000
 SAMPLE_BYTES, SAMPLE_ROWS = 1 << 22, 20
-WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4}
-"""Bytes per value in memory of Parquet's types; all others take at least 8."""
 
 _DECIMAL = r"(?:^|;)[ \t]*-?\d+{}\d+[ \t\r]*(?:;|$)"
 
@@ -36,24 +33,11 @@ _DECIMAL = r"(?:^|;)[ \t]*-?\d+{}\d+[ \t\r]*(?:;|$)"
 def read_table(
     path: str | PathLike[str], *, text: Collection[str] = (), target: str | None = None
 ) -> Any:
-    """Read a table into a pandas frame.
+    """Read a CSV, TSV, Parquet or Feather file into a pandas frame.
 
     The separator of a text table is detected among comma, semicolon, tab and "|". The first row
     is a header if its cells are distinct and none is empty, "?" or a number, or if it contains
-    `target`. Columns without a name are called "column 3".
-
-    Parameters
-    ----------
-    path : str or path
-        A .csv, .tsv, .txt, .data or .dat file, plain or compressed, or Parquet or Feather.
-    text : collection of str
-        Columns to read as text: "01" stays "01".
-    target : str, optional
-        A column name that identifies a header made of numbers.
-
-    Returns
-    -------
-    pandas.DataFrame
+    `target`. Columns without a name are called "column 3". Columns in `text` stay text: "01".
     """
     file = check_path(path)
     suffix = format_suffix(file)
@@ -91,12 +75,10 @@ def _read_columnar(file: Path) -> Any:
 
 
 def _check_claimed_size(file: Path, metadata: Any) -> None:
-    kinds = [metadata.schema.column(k).physical_type for k in range(metadata.num_columns)]
-    size = metadata.num_rows * sum(WIDTHS.get(kind, 8) for kind in kinds)
-    if not 0 <= size <= max_bytes(file):
+    if not 0 <= 8 * metadata.num_rows * metadata.num_columns <= max_bytes(file):
         raise FileFormatError(
-            f"{file} claims {metadata.num_rows} rows, more than {MAX_EXPANSION} times its size: if "
-            "this is intended, save it without compression and dictionaries"
+            f"{file} claims {metadata.num_rows} rows, far more than its size suggests: if this is "
+            "intended, save it without compression and dictionaries"
         )
 
 

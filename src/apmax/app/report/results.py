@@ -9,7 +9,6 @@ import numpy as np
 from scipy.special import expit
 
 from apmax.app.leaderboard import Leaderboard
-from apmax.errors import EmptyInputError, ParameterError, ShapeError
 from apmax.validation import Floats, Mask, check_labels, check_same_length, check_scores
 
 
@@ -84,12 +83,3 @@ class Report:
     facts: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
     warnings: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        if not self.results:
-            raise EmptyInputError("`results` is empty: pass at least one ScoredModel")
-        names = [result.name for result in self.results]
-        if len(set(names)) < len(names):
-            raise ParameterError(f"`results` has a name twice among {names}: names must differ")
-        if len({(result.y.size, int(result.y.sum())) for result in self.results}) > 1:
-            raise ShapeError("`results` are of different rows: score all models on one test set")
