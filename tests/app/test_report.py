@@ -134,6 +134,7 @@ def test_the_page_contains_all_sections_and_warnings_come_first() -> None:
     for needed in ("Average precision", "95 %", "alerts per 1,000", "feature 0"):
         assert needed in page.words
     assert "feature 25" not in page.words  # only the largest weights
+    assert len(set(page.ids)) == len(page.ids)
 
 
 def test_names_from_the_data_cannot_inject_markup() -> None:

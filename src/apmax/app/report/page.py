@@ -84,8 +84,8 @@ def render(report: Report) -> str:
         script=script,
         script_hash=f"sha256-{digest}",  # the only script that the page may run
         slider_data=[_slider_data(model) for model in models],
-        curves=to_svg(plot_precision_recall(report.results)),
-        calibration=to_svg(plot_calibration(report.results)),
+        curves=to_svg(plot_precision_recall(report.results), "pr"),
+        calibration=to_svg(plot_calibration(report.results), "calibration"),
         weights=[(r, _bars(r)) for r in report.results if r.coefficients],
         resamples=RESAMPLES,
         few_positives=FEW_POSITIVES,

@@ -41,7 +41,7 @@ def plot_precision_recall(results: Sequence[ScoredModel], axes: Axes | None = No
         precision = np.append(alerts.precision, alerts.precision[-1])
         label = f"{result.name}, AP {band.ap:.3f}"
         axes.step(recall, precision, where="post", label=label, **style)
-    axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.02))
+    axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1))
     return _finish(axes)
 
 
@@ -79,8 +79,8 @@ def save_plots(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
     return written
 
 
-def to_svg(axes: Axes) -> str:
-    """Return the figure as SVG markup for an HTML page; text stays text."""
+def to_svg(axes: Axes, prefix: str) -> str:
+    """Return the figure as SVG markup for an HTML page, with `prefix` before all ids."""
     import matplotlib as mpl
 
     drawn = io.StringIO()
@@ -90,6 +90,8 @@ def to_svg(axes: Axes) -> str:
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "apmax"}):
         figure.savefig(drawn, format="svg", transparent=True, metadata={"Date": None})
     text = drawn.getvalue()
+    for mark in ('id="', "url(#", 'href="#'):
+        text = text.replace(mark, f"{mark}{prefix}-")
     return text[text.index("<svg") :]
 
 
