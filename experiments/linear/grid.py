@@ -108,7 +108,6 @@ def make_run(
         surrogate=resolve(method.surrogate),
         gamma=setting.gamma,
         penalty=PENALTY,
-        anchor=None,
         fit_intercept=False,
         learning_rate=setting.eta,
         beta0=setting.beta,

@@ -1,4 +1,4 @@
-"""``python -m apmax`` is the command ``apmax``."""
+"""Run the command line with ``python -m apmax``."""
 
 from apmax.app.cli import main
 

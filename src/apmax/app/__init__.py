@@ -1,1 +1,1 @@
-"""The application: tables, models, reports and the command line; needs ``apmax[app]``."""
+"""The application: from a data file to a model, its evaluation and a report."""

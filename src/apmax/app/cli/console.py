@@ -1,4 +1,4 @@
-"""What all commands share: where words and numbers go, progress, errors and exit codes."""
+"""Output of the commands: results, notes, progress, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -13,165 +13,140 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+import rich.console
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from apmax.app import cli
 from apmax.errors import ApmaxError, FileError
 
-FAILED, INTERRUPTED = 1, 130
-"""Exit codes: something was wrong with the input; Ctrl-C. Wrong usage is 2."""
+FAILED = 1
+"""Exit code of errors; wrong usage is 2 and Ctrl-C 130."""
+Advance = Callable[..., None]
+"""Called with the stage, the steps done, their number, and the AP so far."""
+
+
+def _terminal(*, stderr: bool) -> rich.console.Console:
+    """Return a console that prints text as it is: a category may be called "[red]"."""
+    return rich.console.Console(
+        stderr=stderr, soft_wrap=True, markup=False, emoji=False, highlight=False
+    )
 
 
 @dataclass
-class Settings:
-    """The options that every command has."""
+class Console:
+    """Where a command writes, and the options that all commands share."""
 
     as_json: bool = False
     quiet: bool = False
     debug: bool = False
-    kept: Path | None = None
-    """The model that a command has written so far, for whoever stops it."""
-    out: Console = field(default_factory=lambda: _console(stderr=False))
-    err: Console = field(default_factory=lambda: _console(stderr=True))
+    out: rich.console.Console = field(default_factory=lambda: _terminal(stderr=False))
+    err: rich.console.Console = field(default_factory=lambda: _terminal(stderr=True))
 
     def say(self, text: str) -> None:
-        """A line for a person; nothing with --quiet or --json."""
+        """Print a line, except with --quiet and --json."""
         if not (self.quiet or self.as_json):
             self.out.print(text)
 
-    def note(self, text: str) -> None:
-        """A remark that is no result: to stderr, so that pipes stay clean."""
-        if not self.quiet:
-            self.err.print(text, style="dim")
+    def warn(self, notes: Sequence[str]) -> None:
+        """Print warnings to stderr, one line each, except with --quiet."""
+        for note in () if self.quiet else notes:
+            self.err.print(f"warning: {note}", style="dim")
 
-    def show(self, table: Table, data: dict[str, Any]) -> None:
-        """The result: a table for a person, or one JSON object for a program."""
+    def show(self, data: dict[str, Any], table: Table | None = None) -> None:
+        """Print a result: one JSON object with --json, and else the table."""
         if self.as_json:
             sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
-        elif not self.quiet:
+        elif table is not None and not self.quiet:
             self.out.print(table)
 
+    def stop(self) -> NoReturn:
+        """Exit after Ctrl-C."""
+        self.err.print(cli.interrupt_message, style="yellow")
+        raise typer.Exit(cli.INTERRUPTED)
 
-def _console(*, stderr: bool) -> Console:
-    """Words as they are: a category may be called "[red]"."""
-    return Console(stderr=stderr, soft_wrap=True, markup=False, emoji=False, highlight=False)
+    def fail(self, message: str) -> NoReturn:
+        """Print an error on one line and exit."""
+        line = " ".join(message.split())
+        if self.as_json:
+            sys.stderr.write(json.dumps({"error": line}, ensure_ascii=False) + "\n")
+        else:
+            self.err.print(Text("error: ", style="red").append(line, style="default"))
+        raise typer.Exit(FAILED)
+
+    @contextmanager
+    def progress(self, stage: str, total: int | None = None) -> Iterator[Advance]:
+        """Show a progress bar on a terminal."""
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[ap]}"),
+            TimeRemainingColumn(),
+            console=self.err,
+            transient=True,
+            disable=self.quiet or self.as_json or not self.err.is_terminal,
+        )
+        with bar:
+            task = bar.add_task(stage, total=total, ap="")
+
+            def advance(stage: str, done: int, of: int | None, ap: float | None = None) -> None:
+                shown = "" if ap is None else f"AP {ap:.4f}"
+                bar.update(task, description=stage, completed=done, total=of, ap=shown)
+
+            yield advance
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn exceptions into one line and an exit code, and warnings into one line each."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("default")
+                warnings.showwarning = lambda message, *_, **__: self.warn([str(message)])
+                yield
+        except typer.Exit:
+            raise
+        except BrokenPipeError:  # the reader is done, as in `apmax predict … | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit from None
+        except BaseException as error:
+            if self.debug or isinstance(error, (SystemExit, GeneratorExit)):
+                raise
+            # Compiled code replaces KeyboardInterrupt by a SystemError that it causes.
+            if any(isinstance(e, KeyboardInterrupt) for e in (error, error.__cause__)):
+                self.stop()
+            if isinstance(error, (ApmaxError, OSError, MemoryError, ImportError)):
+                self.fail(str(error) or type(error).__name__)
+            self.fail(
+                f"internal error: {type(error).__name__}: {error}. Rerun with `apmax --debug …` "
+                "and report it"
+            )
 
 
 def make_table(title: str, *columns: str) -> Table:
-    """A table whose first column is text and the others numbers."""
+    """Return a table whose first column is text and whose others are numbers."""
     table = Table(title=title, title_justify="left", title_style="bold", header_style="dim")
     for k, column in enumerate(columns):
         table.add_column(column, justify="left" if k == 0 else "right")
     return table
 
 
-@contextmanager
-def progress(settings: Settings, what: str, total: int | None = None) -> Iterator[Advance]:
-    """A bar with the AP so far and the time left, on a terminal; nothing elsewhere."""
-    hidden = settings.quiet or settings.as_json or not settings.err.is_terminal
-    bar = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[ap]}"),
-        TimeRemainingColumn(),
-        console=settings.err,
-        transient=True,
-        disable=hidden,
-    )
-    with bar:
-        task = bar.add_task(what, total=total, ap="")
-
-        def advance(stage: str, done: int, of: int | None, ap: float | None = None) -> None:
-            shown = "" if ap is None else f"AP {ap:.4f}"
-            bar.update(task, description=stage, completed=done, total=of, ap=shown)
-
-        yield advance
-
-
-Advance = Callable[..., None]
-"""(stage, done, of, AP so far)."""
-
-
-@contextmanager
-def one_line_errors(settings: Settings) -> Iterator[None]:
-    """Every error is one line with a remedy; --debug lets the traceback through.
-
-    Warnings are one line each, too, and without the place in the code.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("default")
-            warnings.showwarning = lambda message, *_, **__: settings.note(f"note: {message}")
-            yield
-    except KeyboardInterrupt:
-        if settings.debug:
-            raise
-        stop(settings)
-    except BrokenPipeError:  # the reader has seen enough, as in `apmax predict … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit from None
-    except (ApmaxError, OSError, MemoryError, ImportError) as error:
-        if settings.debug:
-            raise
-        fail(settings, str(error) or type(error).__name__)
-    except typer.Exit:
-        raise
-    except Exception as error:  # a defect of ours: one line, and how to see where
-        if settings.debug:
-            raise
-        if isinstance(error.__cause__, KeyboardInterrupt):  # on the way out of compiled code
-            stop(settings)
-        what = f"{type(error).__name__}: {error}"
-        fail(settings, f"{what} - this should not happen; --debug before the command shows where")
-
-
-def stop(settings: Settings) -> NoReturn:
-    """Say that Ctrl-C came, and what there is; leave with the exit code for it."""
-    there = f": {settings.kept} holds the best model so far" if settings.kept else ""
-    settings.err.print(f"stopped before the end{there}", style="yellow")
-    raise typer.Exit(INTERRUPTED) from None
-
-
-def fail(settings: Settings, message: str) -> None:
-    """Say what is wrong and leave with the exit code for it."""
-    line = " ".join(message.split())
-    if settings.as_json:
-        sys.stderr.write(json.dumps({"error": line}, ensure_ascii=False) + "\n")
-    else:
-        settings.err.print(Text("error: ", style="red").append(line, style="default"))
-    raise typer.Exit(FAILED)
-
-
 def command_line() -> str:
-    """What to type to run this again."""
+    """Return the command that was run."""
     return shlex.join(["apmax", *sys.argv[1:]])
 
 
-def check_writable(*paths: Path | None, read: Sequence[Path | None] = ()) -> None:
-    """Before the work: that what it makes can be written, and is none of what it reads."""
-    for path in paths:
-        if path is None:
-            continue
-        for source in read:
-            if source is not None and source.exists() and path.exists() and path.samefile(source):
-                raise FileError(
-                    f"{path} is to be read, and writing would replace it: choose another"
-                )
+def check_outputs(*paths: Path | None, inputs: Sequence[Path | None] = ()) -> None:
+    """Raise FileError before any work if an output cannot be written or would replace an input."""
+    for path in filter(None, paths):
+        for source in filter(None, inputs):
+            if source.exists() and path.exists() and path.samefile(source):
+                raise FileError(f"{path} is an input and would be overwritten: choose another file")
         if path.is_dir():
             raise FileError(f"{path} is a folder: give the name of a file")
         if not path.parent.is_dir():
-            raise FileError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+            raise FileError(f"cannot write {path}: there is no folder {path.parent}; create it")
         if not os.access(path if path.exists() else path.parent, os.W_OK):
-            raise FileError(f"cannot write {path}: permission denied; choose another place")
+            raise FileError(f"cannot write {path}: permission denied; choose another file")

@@ -7,37 +7,71 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apmax.errors import ParameterError
+from apmax.errors import ParameterError, UnknownNameError
 
 if TYPE_CHECKING:
-    from apmax.app.data.files import Dataset
+    from apmax.app.io import Dataset
+    from apmax.app.model import Model
 
-Data = Annotated[Path, typer.Argument(help="LIBSVM, CSV, TSV, Parquet or NPZ; also .gz .bz2 .xz")]
+Data = Annotated[
+    Path,
+    typer.Argument(help="CSV, TSV, Parquet, Feather, LIBSVM or NPZ file; text also .gz .bz2 .xz."),
+]
 Target = Annotated[
     str | None,
-    typer.Option(help='Column to predict: a name, a number from 1, or "last". LIBSVM has its own.'),
+    typer.Option(help='Column to predict: name, number from 1, or "last". Not for LIBSVM and NPZ.'),
 ]
-Positive = Annotated[
-    str | None, typer.Option(help="Value of the target to find; the rarer one if not given.")
-]
-Rest = Annotated[
-    bool, typer.Option("--rest", help="Find --positive among all other values of the target.")
-]
-ModelFile = Annotated[Path, typer.Argument(help="A model that `apmax train` wrote.")]
-ReportFile = Annotated[
-    Path | None, typer.Option("--report", help="Write a self-contained HTML report here.")
-]
-Seed = Annotated[int, typer.Option(help="Of the draws and of the held-out part.")]
+Positive = Annotated[str | None, typer.Option(help="Label to find. Default: the rarer one.")]
+Rest = Annotated[bool, typer.Option("--rest", help="Treat all other labels as negative.")]
+ModelFile = Annotated[Path, typer.Argument(help="Model file written by `apmax train`.")]
+ReportFile = Annotated[Path | None, typer.Option("--report", help="Write an HTML report here.")]
+Seed = Annotated[int, typer.Option(help="Random seed for batches and the train/test split.")]
 
 
-def check_target(dataset: Dataset) -> None:
-    """A table needs --target; say which columns there are."""
+def load_training_data(data: Path, target: str | None, positive: str | None, rest: bool) -> Dataset:
+    """Load a file whose labels must be known."""
+    from apmax.app.io import load
+
+    dataset = load(data, target=target, positive=positive, against_rest=rest)
     if dataset.y is not None:
-        return
-    if dataset.names is None:
-        raise ParameterError(f"{dataset.source} holds no labels: store them with X, as the array y")
-    some = list(map(str, dataset.names))[:8]
-    names = ", ".join([*some, "…"] if len(dataset.names) > len(some) else some)
+        return dataset
+    if not dataset.is_table:
+        raise ParameterError(f"{data} has no labels: store them with X, as the array y")
+    names = list(dataset.X.columns)
+    listed = ", ".join([*names[:8], *(["…"] if len(names) > 8 else [])])
     raise ParameterError(
-        f"which column is the target? Use --target NAME (here: {names}), --target last or a number"
+        f"which column is the target? Use --target NAME ({listed}), --target last or a number"
     )
+
+
+def load_labelled_data(
+    model: Model, data: Path, target: str | None, positive: str | None, rest: bool
+) -> Dataset:
+    """Load a file to evaluate a model on, with the model's target and labels by default."""
+    from apmax.app.io import load
+    from apmax.app.target import same_label
+
+    wanted, column = positive or model.positive, target or model.target
+    try:
+        dataset = load(
+            data,
+            target=column,
+            positive=wanted,
+            against_rest=rest or model.rest is not None,
+            text=model.text_columns(),
+        )
+    except UnknownNameError:
+        if target is not None:
+            raise
+        raise ParameterError(
+            f"{data} has no column {column!r}, the target of the model: name the column of the "
+            "labels with --target, or use `apmax predict` for data without labels"
+        ) from None
+    dataset.labels()
+    found = [label for label in dataset.counts if same_label(label, model.positive)]
+    if found and not same_label(wanted, model.positive):
+        raise ParameterError(
+            f"`--positive` = {positive!r} is not what the model was trained for: it finds "
+            f"{found[0]!r}"
+        )
+    return dataset

@@ -5,7 +5,7 @@
   const models = JSON.parse($("data").textContent);
   const slider = $("slider");
   const choice = $("model");
-  const jumps = document.querySelectorAll("[data-wish]");
+  const jumps = document.querySelectorAll("[data-target]");
   const plot = document.querySelector("#curves .plot");
   const QUIET_MS = 400; // a screen reader is told once the slider rests
   let pending = 0;
@@ -48,8 +48,8 @@
     marker.style.left = 100 * recall + "%";
     marker.style.bottom = 100 * precision + "%";
     marker.className = "marker s" + model.series;
-    jumps.forEach((button, wish) => {
-      button.setAttribute("aria-pressed", String(model.wishes[wish] === k));
+    jumps.forEach((button, target) => {
+      button.setAttribute("aria-pressed", String(model.targets[target] === k));
     });
     slider.setAttribute("aria-valuetext", "threshold " + model.thresholds[k]);
     clearTimeout(pending);
@@ -65,8 +65,8 @@
     slider.max = String(model.thresholds.length - 1);
     slider.disabled = model.thresholds.length === 1;
     slider.value = String(model.start);
-    jumps.forEach((button, wish) => {
-      const reachable = model.wishes[wish] !== null;
+    jumps.forEach((button, target) => {
+      const reachable = model.targets[target] !== null;
       button.disabled = !reachable;
       button.title = reachable ? "" : "not reachable";
     });
@@ -87,9 +87,9 @@
 
   slider.addEventListener("input", show);
   choice.addEventListener("change", choose);
-  jumps.forEach((button, wish) =>
+  jumps.forEach((button, target) =>
     button.addEventListener("click", () => {
-      slider.value = String(current().wishes[wish]);
+      slider.value = String(current().targets[target]);
       show();
     }),
   );

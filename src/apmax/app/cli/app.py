@@ -1,0 +1,59 @@
+"""The typer application and its global options."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Annotated
+
+try:
+    import typer
+except ImportError as error:
+    raise SystemExit("apmax: the command line needs typer: pip install 'apmax[app]'") from error
+
+from apmax._version import __version__
+from apmax.app import cli
+from apmax.app.cli import compare, demo, evaluate, predict, report, train
+from apmax.app.cli.console import Console
+
+app = typer.Typer(
+    name="apmax",
+    help="Train and evaluate classifiers for rare positives by maximising average precision.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (demo.demo, train.train, evaluate.evaluate, predict.predict, compare.compare):
+    app.command(command.__name__)(command)
+app.command("report")(report.report)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"apmax {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Train and evaluate classifiers for rare positives by maximising average precision."""
+    cli.interrupt_message = "stopped"
+    context.obj = Console(as_json=as_json, quiet=quiet, debug=debug)
+
+
+def run() -> None:
+    """Run the application on the arguments of this process."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # for terminals without "→"
+    app(prog_name="apmax")

@@ -1,0 +1,109 @@
+"""The command `apmax compare`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from apmax.app.cli.console import Console, check_outputs, command_line, make_table
+from apmax.app.cli.options import Data, Positive, ReportFile, Rest, Seed, Target, load_training_data
+
+if TYPE_CHECKING:  # slow imports are left to the command
+    from apmax.app.io import Dataset
+    from apmax.app.leaderboard import Leaderboard, Run
+
+
+def compare(
+    context: typer.Context,
+    data: Data,
+    target: Target = None,
+    positive: Positive = None,
+    rest: Rest = False,
+    report: ReportFile = None,
+    folds: Annotated[int, typer.Option(min=2, help="Number of cross-validation folds.")] = 5,
+    repeats: Annotated[int, typer.Option(min=1, help="Number of cross-validations.")] = 2,
+    seed: Seed = 0,
+) -> None:
+    """Compare logistic regression, apmax and boosted trees on the same folds.
+
+    [bold]Example:[/bold] apmax compare adult.csv --target last --report adult.html
+    """
+    console: Console = context.obj
+    with console.errors():
+        import numpy as np
+
+        from apmax.app.drift import training_warnings
+        from apmax.app.features import TableEncoder
+        from apmax.app.leaderboard import Leaderboard, candidates
+        from apmax.app.leaderboard import compare as compare_models
+
+        check_outputs(report, inputs=[data])
+        dataset = load_training_data(data, target, positive, rest)
+        notes: list[str] = []
+        if dataset.is_table:
+            notes = training_warnings(TableEncoder().fit(dataset.X), dataset.X)
+        console.warn(notes)
+        runs: dict[str, list[Run]] = {name: [] for name in candidates(dataset)}
+        total = len(runs) * folds * repeats
+        with console.progress("comparing", total) as advance:
+            every = compare_models(dataset, folds=folds, repeats=repeats, seed=seed)
+            for done, run in enumerate(every, start=1):
+                runs[run.name].append(run)
+                mean = float(np.mean([one.ap for one in runs[run.name]]))
+                advance(run.name, done, total, mean)
+        ap = {name: np.array([run.ap for run in of]) for name, of in runs.items()}
+        leaderboard = Leaderboard(ap, test_fraction=1 / folds)
+        _show(console, leaderboard, f"{data.name}: test AP, {repeats} × {folds} folds", notes)
+        if report is not None:
+            _write_report(console, report, dataset, leaderboard, runs, folds, notes)
+
+
+def _show(console: Console, leaderboard: Leaderboard, title: str, notes: list[str]) -> None:
+    table = make_table(title, "model", "AP", "± std", "difference", "± s.e.", "better")
+    differences = leaderboard.differences()
+    result: dict[str, Any] = {}
+    for name, ap in leaderboard.ap.items():
+        mean, std = leaderboard.summary(name)
+        result[name] = {"mean": mean, "std": std, "ap": ap.tolist()}
+        cells = ["", "", ""]
+        if one := differences.get(name):
+            cells = [f"{one.mean:+.4f}", f"{one.standard_error:.4f}", f"{one.wins}/{one.folds}"]
+            result[name]["difference"] = {**asdict(one), "verdict": one.sentence()}
+        table.add_row(name, f"{mean:.4f}", f"{std:.4f}", *cells)
+    console.show({"models": result, "warnings": notes}, table)
+    for one in differences.values():
+        console.say(one.sentence())
+
+
+def _write_report(
+    console: Console,
+    path: Path,
+    dataset: Dataset,
+    leaderboard: Leaderboard,
+    runs: dict[str, list[Run]],
+    folds: int,
+    notes: list[str],
+) -> None:
+    """Write a report whose curves are of the first cross-validation: every row scored once."""
+    import numpy as np
+
+    from apmax.app.report import Report, ScoredModel, write_report
+
+    y, results = dataset.labels(), []
+    for name, of in runs.items():
+        rows = np.concatenate([run.rows for run in of[:folds]])
+        scores = np.concatenate([run.scores for run in of[:folds]])
+        results.append(ScoredModel(name, y[rows], scores))
+    facts = {
+        "data": dataset.source.name,
+        "rows": f"{y.size:,}",
+        "columns": f"{dataset.X.shape[1]:,}",
+        "positives": f"{int(y.sum()):,} ({y.mean():.2%})",
+        "curves": "all rows of one cross-validation, each scored by a model that has not seen it",
+    }
+    title = dataset.source.name
+    write_report(Report(title, results, leaderboard, facts, command_line(), notes), path)
+    console.say(f"report → {path}")

@@ -1,0 +1,69 @@
+"""The command `apmax predict`."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from apmax.app.cli.console import Console, check_outputs
+from apmax.app.cli.options import Data, ModelFile
+from apmax.errors import ParameterError
+
+SUFFIXES = (".csv", ".tsv", ".parquet")
+
+
+def predict(
+    context: typer.Context,
+    model: ModelFile,
+    data: Data,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="CSV, TSV or Parquet file. Default: CSV to stdout."),
+    ] = None,
+) -> None:
+    """Predict the probability of the positive label for every row of a file.
+
+    [bold]Example:[/bold] apmax predict adult.apmax new.csv --out scores.csv
+    """
+    console: Console = context.obj
+    with console.errors():
+        import numpy as np
+        import pandas as pd
+        from scipy.special import expit
+
+        from apmax.app.files import write_file
+        from apmax.app.io import load
+        from apmax.app.model import load_model
+
+        check_outputs(out, inputs=[model, data])
+        if out is not None and out.suffix.lower() not in SUFFIXES:
+            raise ParameterError(f"`--out` = {out} must end with {', '.join(SUFFIXES)}")
+        loaded = load_model(model)
+        dataset = load(data, target=False, text=loaded.text_columns())
+        log_odds = loaded.log_odds(dataset.X)
+        notes = loaded.warnings_for(dataset)
+        console.warn(notes)
+        label = np.where(log_odds >= 0, loaded.positive, loaded.negative)
+        frame = pd.DataFrame({"probability": expit(log_odds), "log_odds": log_odds, "label": label})
+        if out is not None:
+            write_file(out, _to_bytes(frame, out))
+            console.show({"rows": len(frame), "out": str(out), "warnings": notes})
+            console.say(f"{len(frame):,} row{'s' * (len(frame) != 1)} → {out}")
+        elif console.as_json:
+            console.show({**frame.to_dict("list"), "warnings": notes})
+        else:
+            frame.to_csv(sys.stdout, index=False)
+
+
+def _to_bytes(frame: Any, path: Path) -> bytes:
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        buffer = io.BytesIO()
+        frame.to_parquet(buffer, index=False)
+        return buffer.getvalue()
+    text: str = frame.to_csv(index=False, sep="\t" if suffix == ".tsv" else ",")
+    return text.encode()

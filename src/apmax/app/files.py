@@ -1,0 +1,131 @@
+"""Open data files with bounded decompression, and write files atomically."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import secrets
+import stat
+import zlib
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from apmax.errors import FileError, FileFormatError
+
+COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+FREE_BYTES, MAX_EXPANSION = 1 << 25, 200
+"""A compressed file may expand to 32 MB or to 200 times its size, whichever is more."""
+
+_unfinished: set[str] = set()
+"""Temporary files of this process that have not been renamed yet."""
+
+
+def check_path(path: str | os.PathLike[str]) -> Path:
+    """Return the path if it names a regular file, or raise FileError."""
+    file = Path(path).expanduser()
+    try:
+        exists, folder, regular = file.exists(), file.is_dir(), file.is_file()
+    except (OSError, ValueError) as error:
+        raise FileError(f"{str(path)!r} is not a valid path: {error}") from None
+    if not exists:
+        raise FileError(f"{file}: no such file; check the path, relative to {Path.cwd()}")
+    if folder:
+        raise FileError(f"{file} is a folder: give the path of one file")
+    if not regular:
+        raise FileError(f"{file} is not a regular file (a pipe or a device): save it as a file")
+    return file
+
+
+def format_suffix(file: Path) -> str:
+    """Return the suffix that names the format, in lower case: ``.csv`` for ``a.CSV.gz``."""
+    name = Path(file.stem) if file.suffix.lower() in COMPRESSED else file
+    return name.suffix.lower()
+
+
+def max_bytes(file: Path) -> int:
+    """Return the size that the content of a compressed file may have."""
+    return max(FREE_BYTES, MAX_EXPANSION * file.stat().st_size)
+
+
+def open_bytes(file: Path) -> BinaryIO:
+    """Open a file for reading; compressed files are expanded in memory, up to a limit."""
+    try:
+        if file.suffix.lower() not in COMPRESSED:
+            return file.open("rb")
+        limit = max_bytes(file)
+        with COMPRESSED[file.suffix.lower()](file) as stream:
+            content = stream.read(limit + 1)
+    except PermissionError as error:
+        raise FileError(f"{file} cannot be read: {error.strerror}") from None
+    except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error) as error:
+        raise FileFormatError(
+            f"{file} cannot be decompressed as {file.suffix} ({error}): it is damaged, truncated "
+            "or has the wrong suffix"
+        ) from error
+    if len(content) > limit:
+        raise FileFormatError(
+            f"{file} expands to more than {limit >> 20} MB and {MAX_EXPANSION} times its size: if "
+            "this is intended, decompress it first"
+        )
+    return io.BytesIO(content)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Replace a file atomically.
+
+    The content is written to a temporary file in the same folder, flushed to disk and renamed.
+    Symbolic links are followed and the mode of an existing file is kept. Pipes and devices are
+    written to directly. If FileError is raised, the existing file is unchanged.
+    """
+    path = Path(os.path.realpath(path))
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)
+            return
+        _replace(path, content)
+    except OSError as error:
+        raise FileError(f"cannot write {path} ({error.strerror or error})") from None
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and its parents where they do not exist."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot create the folder {folder} ({error.strerror or error})") from None
+
+
+def remove_unfinished_files() -> None:
+    """Delete the temporary files of this process; called before it exits on a signal."""
+    for temporary in list(_unfinished):
+        with suppress(OSError):
+            os.unlink(temporary)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    temporary = str(path.with_name(f".{path.name}.{secrets.token_hex(4)}.part"))
+    _unfinished.add(temporary)  # before the file exists, so that a signal never misses it
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        with os.fdopen(handle, "wb") as file:
+            if path.exists():
+                os.chmod(temporary, stat.S_IMODE(path.stat().st_mode))
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+    finally:
+        _unfinished.discard(temporary)
+
+
+def one_line(error: object) -> str:
+    """Return the message of an error of another library on one line, shortened."""
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,197 @@
+"""Read data files: CSV, TSV, Parquet, Feather, LIBSVM and NPZ."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from apmax.app.files import (
+    MAX_EXPANSION,
+    check_path,
+    format_suffix,
+    max_bytes,
+    one_line,
+    open_bytes,
+)
+from apmax.app.tables import COLUMNAR, read_table
+from apmax.app.target import check_positive_given, find_column, two_classes
+from apmax.errors import FileError, FileFormatError, ParameterError
+from apmax.validation import Mask
+
+LIBSVM = (".libsvm", ".svm", ".svmlight")
+_LIBSVM_LINE = re.compile(
+    rb"[ \t]*[+-]?[\d.][\d.eE+-]*([ \t]+(qid|\d+):[^ \t:#,;]+)*[ \t]*(#.*)?\r?"
+)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Features and labels of a data file."""
+
+    X: Any
+    """A frame without the target column, or a matrix."""
+    y: Mask | None
+    """The mask of positives; None if no target was requested."""
+    source: Path
+    positive: Any = None
+    negative: Any = None
+    target: str | None = None
+    """Name of the target column, for tables."""
+    against_rest: bool = False
+    """Whether every label other than `positive` is negative."""
+    counts: dict[Any, int] = field(default_factory=dict)
+    """Number of rows per label."""
+
+    @property
+    def is_table(self) -> bool:
+        """Whether `X` is a frame with named columns."""
+        return hasattr(self.X, "columns")
+
+    def labels(self) -> Mask:
+        """Return the mask of positives, or raise ParameterError if there are no labels."""
+        if self.y is None:
+            raise ParameterError(f"{self.source} has no labels: name the target with --target")
+        return self.y
+
+    def rows(self, chosen: NDArray[Any]) -> Dataset:
+        """Select rows by a mask or by row numbers."""
+        X = self.X.iloc[chosen] if self.is_table else self.X[chosen]
+        return replace(self, X=X, y=None if self.y is None else self.y[chosen])
+
+
+def load(
+    path: str | PathLike[str],
+    *,
+    target: str | int | bool | None = None,
+    positive: Any = None,
+    against_rest: bool = False,
+    text: Collection[str] = (),
+) -> Dataset:
+    """Load a data file.
+
+    The format follows from the suffix; files with another suffix are read as LIBSVM if their
+    first lines look like it. Text files may be compressed (.gz, .bz2, .xz).
+
+    Parameters
+    ----------
+    path : str or path
+        CSV, TSV, Parquet, Feather, LIBSVM or NPZ (`X` or CSR parts, and `y`).
+    target : str, int, False or None
+        The column to predict: its name, its number counted from 1, or "last". False ignores
+        the labels of any file.
+    positive : Any
+        The label to find; by default the rarer one. Case, surrounding blanks and a final full
+        stop are ignored.
+    against_rest : bool
+        Whether all other labels are negative. Otherwise there must be exactly one other.
+    text : collection of str
+        Columns of a text table to read as text, whatever they look like in this file.
+
+    FileError is raised if the file is missing, unreadable, damaged or of an unknown format.
+    """
+    file = check_path(path)
+    check_positive_given(positive, against_rest)
+    try:
+        if _is_array_file(file):
+            X, y = _read_npz(file) if format_suffix(file) == ".npz" else _read_libsvm(file)
+            if target is False or (y is None and target is None):
+                return Dataset(X, None, file)
+            if target is not None or y is None:
+                where = "are missing: store them as the array y" if y is None else "are in the file"
+                raise ParameterError(
+                    f"`target` = {target!r} names a column, but {file} is not a table: its labels "
+                    f"{where}; leave `target` out"
+                )
+            labels, column, name = np.asarray(y), None, f"the label in {file}"
+        else:
+            X = read_table(file, text=text, target=target if isinstance(target, str) else None)
+            if target is None or target is False:
+                return Dataset(X, None, file)
+            column = find_column(list(X.columns), target)
+            labels, name = X[column].to_numpy(), f"column {column!r} of {file}"
+            X = X.drop(columns=column)
+    except MemoryError as error:
+        raise FileError(
+            f"{file} does not fit into memory: use fewer rows or columns, or LIBSVM for data that "
+            "are mostly zeros"
+        ) from error
+    y, found, other, counts = two_classes(labels, positive, name, against_rest=against_rest)
+    return Dataset(X, y, file, found, other, column, against_rest, counts)
+
+
+def _is_array_file(file: Path) -> bool:
+    suffix = format_suffix(file)
+    if suffix in (*LIBSVM, ".npz"):
+        return True
+    if suffix in (*COLUMNAR, ".csv", ".tsv", ".tab"):
+        return False
+    with open_bytes(file) as stream:
+        head = stream.read(1 << 16).removeprefix(b"\xef\xbb\xbf").split(b"\n")[:50]
+    lines = [line for line in head if line.strip() and not line.lstrip().startswith(b"#")]
+    return any(b":" in line for line in lines) and all(map(_LIBSVM_LINE.fullmatch, lines[:-1]))
+
+
+def _read_libsvm(file: Path) -> tuple[Any, NDArray[np.float64]]:
+    from sklearn.datasets import load_svmlight_file
+
+    with open_bytes(file) as stream:
+        if stream.read(3) != b"\xef\xbb\xbf":
+            stream.seek(0)
+        try:
+            X, y = load_svmlight_file(stream, zero_based=False)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise FileFormatError(
+                f"{file} is not valid LIBSVM text ({one_line(error)}): expected lines like "
+                "'1 3:0.5 7:2', with indices from 1 in rising order"
+            ) from error
+    if y.size == 0:
+        raise FileFormatError(f"{file} is empty: expected lines like '1 3:0.5 7:2'")
+    if not (np.isfinite(X.data).all() and np.isfinite(y).all()):
+        raise FileFormatError(
+            f"{file} contains a number that is not finite: leave the feature out, or write a number"
+        )
+    return X, y
+
+
+def _read_npz(file: Path) -> tuple[Any, NDArray[Any] | None]:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            size = sum(info.file_size for info in archive.infolist())
+        if size > max_bytes(file):
+            raise FileFormatError(
+                f"{file} claims {size >> 20} MB, more than {MAX_EXPANSION} times its size: if this "
+                "is intended, save it with numpy.savez, which does not compress"
+            )
+        with np.load(file, allow_pickle=False) as arrays:
+            if "indptr" in arrays:
+                data = arrays["data"] if "data" in arrays else np.ones(arrays["indices"].size)
+                parts = (data, arrays["indices"], arrays["indptr"])
+                X = sp.csr_matrix(parts, shape=tuple(arrays["shape"].tolist()))
+                X.check_format(full_check=True)  # compiled code would follow wrong indices
+                X.sum_duplicates()
+            else:
+                X = arrays["X"]
+            y = arrays.get("y")
+    except (MemoryError, FileFormatError):
+        raise
+    except Exception as error:
+        raise FileFormatError(
+            f"{file} is not a usable .npz archive ({one_line(error)}): expected X and y, or data, "
+            "indices, indptr, shape and y, saved as numbers"
+        ) from error
+    if X.ndim != 2 or 0 in X.shape or X.dtype.kind not in "biuf":
+        raise FileFormatError(f"{file}: X must be a matrix of numbers, got {X.dtype} of {X.shape}")
+    if y is not None and (y.size != X.shape[0] or y.dtype.kind not in "biufSU"):
+        raise FileFormatError(f"{file}: y must be {X.shape[0]} labels, got {y.dtype} of {y.shape}")
+    return X, None if y is None else y.reshape(-1)

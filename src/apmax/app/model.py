@@ -1,0 +1,287 @@
+"""The fitted model, and the `.apmax` file that stores it.
+
+A model file is a skops archive: a ZIP file with ``schema.json``, which describes a scikit-learn
+pipeline as a tree of typed nodes, and one ``.npy`` member per array. ``metadata.json`` is added to
+it. Before anything is constructed, the archive must be uncompressed and no larger than the file,
+and every node must have a loader and a type of the two short lists below. Nothing is unpickled,
+and no type outside the lists is imported.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import warnings
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from apmax._version import __version__
+from apmax.app.drift import drift_warnings
+from apmax.app.features import TableEncoder
+from apmax.app.files import one_line, write_file
+from apmax.app.io import Dataset
+from apmax.app.target import describe_counts, normalize_label
+from apmax.errors import ModelFileError, ShapeError
+from apmax.linear import APClassifier, APClassifierCV, StochasticAPClassifier
+from apmax.validation import Floats
+
+FORMAT, SCHEMA = "apmax-model", 2
+MAX_FILE_BYTES = 1 << 31
+LOADERS = frozenset(
+    {"DTypeNode", "DictNode", "JsonNode", "ListNode", "NdArrayNode", "ObjectNode", "TupleNode"}
+    | {"TypeNode"}
+)
+PLAIN_TYPES = ("builtins.dict", "builtins.list", "builtins.str", "builtins.tuple")
+NUMPY_TYPES = ("numpy.dtype", "numpy.float64", "numpy.ndarray")
+ESTIMATORS = (APClassifier, APClassifierCV, StochasticAPClassifier)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A fitted pipeline with the labels and the target that it was trained on.
+
+    Attributes
+    ----------
+    pipeline : sklearn.pipeline.Pipeline
+        A `TableEncoder` (for tables) and a linear classifier.
+    positive, negative : str
+        The labels.
+    target : str or None
+        Name of the target column, for tables.
+    rest : list of str or None
+        The labels that `negative` stands for with --rest; empty if they were too many to list.
+    facts : dict
+        How the model was trained, as plain data.
+    """
+
+    pipeline: Pipeline
+    positive: str
+    negative: str
+    target: str | None = None
+    rest: list[str] | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def encoder(self) -> TableEncoder | None:
+        """The encoder of the table, or None for models of numbered features."""
+        first = self.pipeline[0]
+        return first if isinstance(first, TableEncoder) else None
+
+    @property
+    def coef(self) -> Floats:
+        """The weights of the features."""
+        return np.asarray(self.pipeline[-1].coef_[0])
+
+    def log_odds(self, X: Any) -> Floats:
+        """Return the log-odds of the positive label for each row."""
+        return np.asarray(self.pipeline[-1].decision_function(self.features(X)))
+
+    def feature_names(self) -> list[str]:
+        """Return the names of the features, in the order of the weights."""
+        if self.encoder is not None:
+            return [str(name) for name in self.encoder.get_feature_names_out()]
+        return [f"feature {k + 1}" for k in range(self.coef.size)]
+
+    def text_columns(self) -> list[str]:
+        """Return the columns of a file that must be read as text."""
+        return [] if self.encoder is None else self.encoder.text_columns()
+
+    def features(self, X: Any) -> Any:
+        """Return the rows as the classifier sees them."""
+        if self.encoder is not None:
+            return self.encoder.transform(X)
+        if hasattr(X, "columns"):
+            raise ShapeError(
+                f"the model was trained on {self.coef.size} numbered features (LIBSVM or NPZ): "
+                "pass such a file, not a table"
+            )
+        matrix, width = sp.csr_matrix(X), self.coef.size
+        if matrix.shape[1] > width:
+            return matrix[:, :width]
+        matrix.resize(matrix.shape[0], width)  # LIBSVM files omit trailing features that are 0
+        return matrix
+
+    def strongest_features(self, X: Any, count: int = 20) -> list[tuple[str, float]]:
+        """Return the features with the largest effect of one standard deviation on the log-odds."""
+        features = sp.csr_matrix(self.features(X))
+        mean = np.asarray(features.mean(axis=0)).ravel()
+        square = np.asarray(features.multiply(features).mean(axis=0)).ravel()
+        effect = self.coef * np.sqrt(np.maximum(square - mean**2, 0.0))
+        names = self.feature_names()
+        order = np.argsort(-np.abs(effect), kind="stable")[:count]
+        return [(names[k], float(effect[k])) for k in order]
+
+    def warnings_for(self, dataset: Dataset) -> list[str]:
+        """Describe how new data differ from the training data, one sentence per problem."""
+        found, further = [], dataset.X.shape[1] - self.coef.size
+        if self.encoder is not None:
+            found = drift_warnings(self.encoder, dataset.X)
+        elif further > 0:
+            found = [f"{further:,} features that the model does not have are ignored"]
+        known = {normalize_label(label) for label in (dataset.positive, *(self.rest or []))}
+        new = {k: n for k, n in dataset.counts.items() if normalize_label(k) not in known}
+        if self.rest and new:
+            found.append(
+                f"labels that were not in the training data count as {self.negative!r}: "
+                f"{describe_counts(new)}"
+            )
+        return found
+
+
+def save_model(model: Model, path: str | os.PathLike[str]) -> None:
+    """Write a model file atomically."""
+    import skops.io
+
+    buffer = io.BytesIO()
+    skops.io.dump(model.pipeline, buffer)
+    metadata = {
+        "format": FORMAT,
+        "schema": SCHEMA,
+        "version": __version__,
+        "positive": model.positive,
+        "negative": model.negative,
+        "target": model.target,
+        "rest": model.rest,
+        "facts": model.facts,
+    }
+    with zipfile.ZipFile(buffer, "a") as archive:
+        archive.writestr("metadata.json", json.dumps(metadata, indent=1))
+    write_file(Path(path), buffer.getvalue())
+
+
+def load_model(path: str | os.PathLike[str]) -> Model:
+    """Read a model file without executing anything in it.
+
+    ModelFileError is raised if the file is missing, damaged, truncated, of another version, or
+    contains any type that a model does not have.
+    """
+    content = _read(Path(path))
+    if content.lstrip()[:1] == b"{":
+        raise ModelFileError(
+            f"{path} is not a model of this apmax version, or was written before 0.2: train it "
+            "again with `apmax train`"
+        )
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            _check_archive(archive, len(content))
+            metadata = json.loads(archive.read("metadata.json"))
+            schema = json.loads(archive.read("schema.json"))
+        _check_metadata(metadata)
+        _check_types(schema)
+        return _construct(content, metadata)
+    except ModelFileError as error:
+        raise ModelFileError(f"{path}: {error}") from None
+    except Exception as error:  # whatever a damaged archive makes zipfile, json or skops raise
+        raise ModelFileError(
+            f"{path} is not a model of apmax, or is damaged ({one_line(error)}): train one with "
+            "`apmax train`"
+        ) from None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise ModelFileError(f"cannot read {path}: it is a pipe or a device; save it as a file")
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ModelFileError(f"{path} is too large for a model: is it a data file?")
+        return path.read_bytes()
+    except OSError as error:
+        raise ModelFileError(f"cannot read {path} ({error.strerror})") from None
+    except MemoryError:
+        raise ModelFileError(f"{path} does not fit into memory: is it a data file?") from None
+
+
+def _check_archive(archive: zipfile.ZipFile, size: int) -> None:
+    """Refuse archives that could expand, and members that skops does not write."""
+    members = archive.infolist()
+    names = [member.filename for member in members]
+    sound = len(set(names)) == len(names) and all(
+        name in ("schema.json", "metadata.json") or name.removesuffix(".npy").isdecimal()
+        for name in names
+    )
+    stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
+    if not (sound and stored and sum(member.file_size for member in members) <= size):
+        raise ModelFileError("the archive is not one that apmax writes: use another copy")
+    if archive.testzip() is not None:
+        raise ModelFileError("the file is damaged: a checksum does not match; use another copy")
+
+
+def _check_metadata(metadata: Any) -> None:
+    if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
+        raise ModelFileError("not a model of apmax")
+    if metadata.get("schema") != SCHEMA:
+        raise ModelFileError(
+            f"written with schema {one_line(metadata.get('schema'))}, and apmax {__version__} "
+            f"reads schema {SCHEMA}: install the version that wrote it, or train again"
+        )
+    target, rest = metadata["target"], metadata["rest"]
+    texts = [metadata["positive"], metadata["negative"], target or "", *(rest or [])]
+    sound = isinstance(rest or [], list) and isinstance(metadata["facts"], dict)
+    if not (sound and all(isinstance(text, str) for text in texts)):
+        raise ModelFileError("the metadata has fields of wrong types")
+    json.dumps(metadata, ensure_ascii=False).encode()  # half a surrogate pair cannot be printed
+
+
+def trusted_types() -> frozenset[str]:
+    """Return the names of all types that a model file may contain."""
+    classes = (TableEncoder, Pipeline, SimpleImputer, MissingIndicator, OneHotEncoder, *ESTIMATORS)
+    names = (f"{cls.__module__}.{cls.__qualname__}" for cls in classes)
+    return frozenset((*PLAIN_TYPES, *NUMPY_TYPES, *names))
+
+
+def _check_types(schema: Any) -> None:
+    """Refuse any node whose loader or type is not on the lists."""
+    trusted, waiting = trusted_types(), [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            if {"__loader__", "__module__", "__class__"} & node.keys():
+                loader, kind = node.get("__loader__"), f"{node['__module__']}.{node['__class__']}"
+                if loader not in LOADERS or kind not in trusted:
+                    raise ModelFileError(
+                        f"it contains {one_line(loader)} {one_line(kind)}, which no model of apmax "
+                        "has: do not use this file"
+                    )
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)
+
+
+def _construct(content: bytes, metadata: dict[str, Any]) -> Model:
+    """Build the pipeline from checked nodes, and try it on an empty row."""
+    import skops.io
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pipeline = skops.io.loads(content, trusted=sorted(trusted_types()))
+    if not isinstance(pipeline, Pipeline) or not isinstance(pipeline[-1], ESTIMATORS):
+        raise ModelFileError("the file does not contain a classifier")
+    fields = ("positive", "negative", "target", "rest", "facts")
+    model = Model(pipeline, **{name: metadata[name] for name in fields})
+    weights = pipeline[-1].coef_
+    numbers = isinstance(weights, np.ndarray) and weights.dtype == np.float64
+    sound = numbers and weights.ndim == 2 and weights.shape[0] == 1 and weights.size > 0
+    if not (sound and np.isfinite(weights).all() and np.isfinite(pipeline[-1].intercept_).all()):
+        raise ModelFileError("the weights are missing or not finite")
+    if len(pipeline) != (1 if model.encoder is None else 2):
+        raise ModelFileError("the pipeline has steps that apmax does not write")
+    if len(model.feature_names()) != weights.size:
+        raise ModelFileError("the number of weights differs from the number of features")
+    row: Any = sp.csr_matrix((1, weights.size))
+    if model.encoder is not None:
+        import pandas as pd
+
+        row = pd.DataFrame({name: [None] for name in model.encoder.kinds_}, dtype=object)
+        drift_warnings(model.encoder, row)
+    if not np.isfinite(model.log_odds(row)).all():
+        raise ModelFileError("the model gives scores that are not numbers")
+    return model

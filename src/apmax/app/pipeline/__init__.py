@@ -1,1 +1,0 @@
-"""From a file to a model and back: encoding tables, training, comparing, storing."""

@@ -1,0 +1,162 @@
+"""Choose the target column and the positive label."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apmax.errors import LabelError, NoPositiveError, ParameterError, UnknownNameError
+from apmax.validation import Mask
+
+MAX_LISTED = 10
+"""Labels or columns listed in a message."""
+
+
+class Labels(NamedTuple):
+    """The mask of positives, the two labels, and the number of rows per label."""
+
+    y: Mask
+    positive: Any
+    negative: Any
+    counts: dict[Any, int]
+
+
+def find_column(names: list[str], target: str | int | bool) -> str:
+    """Return the name of the column given by name, as "last", or by number from 1."""
+    if isinstance(target, str):
+        if target in names and f"{target} (2)" in names:
+            raise ParameterError(
+                f"`target` = {target!r} is the name of more than one column: give its number, from "
+                f"1 to {len(names)}"
+            )
+        if target in names:
+            return target
+        if target == "last":
+            return names[-1]
+    if str(target).lstrip("+-").isdecimal():
+        if 1 <= int(target) <= len(names):
+            return names[int(target) - 1]
+        raise ParameterError(
+            f"`target` = {target} is not a column: columns are counted from 1 to {len(names)}"
+        )
+    folded = {name.casefold(): name for name in reversed(names)}
+    near = difflib.get_close_matches(str(target).casefold(), folded, n=1, cutoff=0.5)
+    hint = f"did you mean {folded[near[0]]!r}? " if near else ""
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    raise UnknownNameError(
+        f'`target` = {target!r} is not a column: {hint}choose "last", a number from 1 to '
+        f"{len(names)}, or one of {', '.join(map(repr, names[:MAX_LISTED]))}{more}"
+    )
+
+
+def two_classes(
+    values: NDArray[Any], positive: Any, name: str, *, against_rest: bool = False
+) -> Labels:
+    """Turn a column of labels into a mask of positives; None means the rarer label.
+
+    There must be one other label, or with `against_rest` any number. Messages use `name`.
+    """
+    missing = _missing(values)
+    if missing.any():
+        raise LabelError(
+            f"{name} is missing in {int(missing.sum())} of {values.size} rows, first in row "
+            f"{int(np.argmax(missing)) + 1}: drop these rows, or fill in their labels"
+        )
+    try:
+        counts = _count(values)
+    except TypeError:
+        raise LabelError(
+            f"{name} contains lists or records instead of labels: is it the right column?"
+        ) from None
+    if len(counts) < 2 or (len(counts) > 2 and not against_rest):
+        rest = "; to find one value among all others, use --positive VALUE --rest"
+        raise LabelError(
+            f"{name} has {len(counts)} value{'s' * (len(counts) != 1)}, a classifier needs two: "
+            f"{describe_counts(counts)}; is it the right column?{rest if len(counts) > 2 else ''}"
+        )
+    # Of equally frequent labels, the one that sorts last: 1 rather than 0, "yes" rather than "no".
+    rarer = min(reversed(counts), key=lambda label: counts[label])
+    chosen = rarer if positive is None else _choose(counts, positive, name)
+    other = next(label for label in counts if label != chosen)
+    if against_rest:
+        alike = [label for label in counts if same_label(label, chosen) and label != chosen]
+        if alike:
+            raise LabelError(
+                f"{name} has {chosen!r} and {', '.join(map(repr, alike))}, which would count as "
+                "negative: use one spelling for the positive label"
+            )
+        other = f"not {chosen}"
+    return Labels(np.asarray(values == chosen, dtype=bool), chosen, other, counts)
+
+
+def check_positive_given(positive: Any, against_rest: bool) -> None:
+    """Raise ParameterError if --rest was given without --positive."""
+    if against_rest and positive is None:
+        raise ParameterError(
+            "--rest (`against_rest`) finds one label among all others: name it with --positive "
+            "VALUE (`positive`)"
+        )
+
+
+def same_label(one: Any, other: Any) -> bool:
+    """Tell whether two labels are spellings of one: case, blanks and a final full stop aside."""
+    return normalize_label(one) == normalize_label(other)
+
+
+def normalize_label(label: Any) -> str:
+    """Return the common form of all spellings of a label; 1, 1.0, +1 and True are one."""
+    text = str(label).strip().rstrip(".").casefold()
+    text = {"true": "1", "false": "0"}.get(text, text)
+    try:
+        return str(float(text))
+    except ValueError:
+        return text
+
+
+def describe_counts(counts: Mapping[Any, int]) -> str:
+    """List the first labels with their counts, and the number of further ones."""
+    shown = [f"{label!r} ({count})" for label, count in list(counts.items())[:MAX_LISTED]]
+    more = f" and {len(counts) - MAX_LISTED} more" if len(counts) > MAX_LISTED else ""
+    return ", ".join(shown) + more
+
+
+def _missing(values: NDArray[Any]) -> Mask:
+    if values.dtype.kind == "f":
+        return np.asarray(np.isnan(values), dtype=bool)
+    if values.dtype.kind == "O":  # None, NaN or pandas.NA: not equal to itself
+        return np.array([one is None or (one == one) is not True for one in values], bool)  # noqa: PLR0124
+    return np.zeros(values.size, bool)
+
+
+def _count(values: NDArray[Any]) -> dict[Any, int]:
+    try:
+        labels, counts = np.unique(values, return_counts=True)
+        return dict(zip(labels.tolist(), counts.tolist(), strict=True))
+    except TypeError:  # numbers and text in one column
+        found: dict[Any, int] = {}
+        for value in values.tolist():
+            found[value] = found.get(value, 0) + 1
+        return dict(sorted(found.items(), key=lambda item: str(item[0])))
+
+
+def _choose(counts: dict[Any, int], positive: Any, name: str) -> Any:
+    """Return the label that equals `positive`, or else the only one spelled like it."""
+    exact = [label for label in counts if str(label) == str(positive)]
+    found = exact or [label for label in counts if same_label(label, positive)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise LabelError(
+            f"{name} has the labels {', '.join(map(repr, found))}, and it is not clear which one "
+            f"{positive!r} means: spell it as in the file"
+        )
+    near = difflib.get_close_matches(str(positive), map(str, counts), n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise NoPositiveError(
+        f"`positive` = {positive!r} is not a value of {name}: {hint}it has "
+        f"{describe_counts(counts)}"
+    )

@@ -1,0 +1,103 @@
+"""Train a model on a data set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+import apmax
+from apmax.app.drift import training_warnings
+from apmax.app.features import TableEncoder
+from apmax.app.io import Dataset
+from apmax.app.model import Model
+from apmax.errors import ParameterError
+from apmax.methods import METHODS
+from apmax.registry import Registry
+
+FOLDS = 5
+MAX_REST_LABELS = 100
+FITTED = ("coef_", "intercept_", "n_features_in_")
+"""Attributes of a fitted linear classifier that predictions need."""
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A model, warnings about the training data, and how the fit ended."""
+
+    model: Model
+    warnings: list[str]
+    interrupted: bool
+    message: str
+
+
+def make_estimator(solver: str = "cv", *, seed: int = 0, rarer: int = FOLDS) -> Any:
+    """Return the estimator: "cv" (or "auto"), "lbfgs", or a name of `apmax.methods.METHODS`.
+
+    With one row in the rarer class there is no cross-validation.
+    """
+    Registry("solver", dict.fromkeys(("auto", "cv", "lbfgs", *METHODS))).choose(solver)
+    if solver in METHODS:
+        return apmax.StochasticAPClassifier(
+            solver, random_state=seed, early_stopping=True, n_iter_no_change=20
+        )
+    return apmax.APClassifierCV() if solver != "lbfgs" and rarer > 1 else apmax.APClassifier()
+
+
+def train_model(
+    dataset: Dataset, *, solver: str = "cv", seed: int = 0, on_progress: Any = None
+) -> TrainedModel:
+    """Encode a data set and fit a classifier to it."""
+    y = dataset.labels()
+    encoder = TableEncoder().fit(dataset.X) if dataset.is_table else None
+    X = dataset.X if encoder is None else encoder.transform(dataset.X)
+    estimator = make_estimator(solver, seed=seed, rarer=int(min(y.sum(), (~y).sum())))
+    estimator.on_progress = on_progress
+    estimator.fit(X, y)
+    positive, negative = str(dataset.positive), str(dataset.negative)
+    classifier = clone(estimator)  # without what the fit leaves behind
+    for name in FITTED:
+        setattr(classifier, name, getattr(estimator, name))
+    classifier.classes_ = np.array([negative, positive])
+    steps = [("features", encoder)] if encoder is not None else []
+    result = getattr(estimator, "result_", None)
+    facts = {
+        "rows": int(y.size),
+        "positives": int(y.sum()),
+        "features": int(X.shape[1]),
+        "solver": solver,
+        "converged": bool(getattr(result, "converged", True)),
+    }
+    model = Model(
+        Pipeline([*steps, ("classifier", classifier)]),
+        positive,
+        negative,
+        dataset.target,
+        _rest_labels(dataset),
+        facts,
+    )
+    found = [] if encoder is None else training_warnings(encoder, dataset.X)
+    interrupted = bool(getattr(result, "interrupted", False))
+    return TrainedModel(model, found, interrupted, getattr(result, "message", ""))
+
+
+def hold_out(dataset: Dataset, *, seed: int = 0) -> tuple[Dataset, Dataset]:
+    """Split off a fifth of the rows of each class, and at least one, for testing."""
+    y = dataset.labels()
+    rng = np.random.default_rng(seed)
+    test = np.zeros(y.size, dtype=bool)
+    for rows in (np.flatnonzero(y), np.flatnonzero(~y)):
+        if rows.size < 2:
+            raise ParameterError("a class has only one row: give --test data with both classes")
+        test[rng.permutation(rows)[: max(1, round(0.2 * rows.size))]] = True
+    return dataset.rows(~test), dataset.rows(test)
+
+
+def _rest_labels(dataset: Dataset) -> list[str] | None:
+    if not dataset.against_rest:
+        return None
+    others = [str(label) for label in dataset.counts if label != dataset.positive]
+    return others if len(others) <= MAX_REST_LABELS else []

@@ -1,0 +1,97 @@
+"""The commands `apmax evaluate`, `predict` and `report` on a trained model."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.app.loans import as_json, made_loans, run
+
+from apmax import average_precision
+
+
+@pytest.fixture
+def model(folder: Path) -> str:
+    run("--quiet", "train", "loans.csv", "--target", "defaulted", "--solver", "lbfgs", "-o", "m")
+    return "m"
+
+
+def test_evaluate_agrees_with_the_predictions(model: str) -> None:
+    result = as_json("evaluate", model, "new-loans.csv")
+    run("predict", model, "new-loans.csv", "--out", "p.csv")
+    predicted = pd.read_csv("p.csv")
+    y = made_loans(400, 1)["defaulted"] == "yes"
+    assert result["average_precision"] == pytest.approx(average_precision(y, predicted["log_odds"]))
+    assert result["average_precision"] > 1.5 * result["prevalence"]
+    assert set(result["operating_points"]) == {"0.5", "0.8", "0.9", "0.95"}
+
+
+def test_labels_may_be_spelled_differently(model: str) -> None:
+    frame = made_loans(400, 1)
+    frame["defaulted"] = frame["defaulted"].str.upper() + "."
+    frame.to_csv("shouted.csv", index=False)
+    plain, shouted = (as_json("evaluate", model, f"{n}.csv") for n in ("new-loans", "shouted"))
+    assert plain == shouted
+
+
+def test_the_negative_label_of_the_model_is_refused_as_positive(model: str) -> None:
+    refused = run("evaluate", model, "new-loans.csv", "--positive", "No", fails=True)
+    assert "it finds 'yes'" in refused.stderr
+
+
+def test_data_without_labels_need_predict(model: str) -> None:
+    made_loans(50, 3).drop(columns="defaulted").to_csv("bare.csv", index=False)
+    assert "use `apmax predict`" in run("evaluate", model, "bare.csv", fails=True).stderr
+    assert as_json("predict", model, "bare.csv", "-o", "p.csv")["rows"] == 50
+
+
+def test_predictions_as_csv_parquet_json_and_on_stdout(model: str) -> None:
+    text = run("predict", model, "new-loans.csv").stdout
+    predicted = pd.read_csv(io.StringIO(text))
+    assert set(predicted["label"]) <= {"yes", "no"}
+    np.testing.assert_array_equal(predicted["label"] == "yes", predicted["probability"] >= 0.5)
+    run("predict", model, "new-loans.csv", "--out", "p.parquet")
+    pd.testing.assert_frame_equal(pd.read_parquet("p.parquet"), predicted)
+    run("predict", model, "new-loans.csv", "--out", "p.tsv")
+    pd.testing.assert_frame_equal(pd.read_csv("p.tsv", sep="\t"), predicted)
+    assert as_json("predict", model, "new-loans.csv") == {
+        **predicted.to_dict("list"),
+        "warnings": [],
+    }
+
+
+def test_a_row_gets_the_same_score_in_every_file(folder: Path) -> None:
+    rng = np.random.default_rng(5)
+    code = rng.choice(["01", "02", "A3"], 400)
+    frame = pd.DataFrame({"code": code, "y": rng.random(400) < np.where(code == "01", 0.6, 0.2)})
+    frame.to_csv("codes.csv", index=False)
+    run("--quiet", "train", "codes.csv", "--target", "y", "--solver", "lbfgs", "-o", "m.apmax")
+    Path("all.csv").write_text("code\n01\n02\nA3\n")
+    Path("some.csv").write_text("code\n01\n02\n")
+    every = pd.read_csv(io.StringIO(run("predict", "m.apmax", "all.csv").stdout))
+    some = pd.read_csv(io.StringIO(run("predict", "m.apmax", "some.csv").stdout))
+    pd.testing.assert_frame_equal(every.iloc[:2], some)
+    assert every["probability"].nunique() == 3
+
+
+def test_drift_is_reported_on_stderr_in_json_and_in_the_report(model: str) -> None:
+    pd.read_csv("new-loans.csv").assign(income="lots").to_csv("odd.csv", index=False)
+    for command in ("predict", "evaluate"):
+        result = run(command, model, "odd.csv")
+        assert "warning: 'income': 400 of 400 values are not a number" in result.stderr
+        assert "warning" not in result.stdout
+        assert as_json(command, model, "odd.csv")["warnings"][0].startswith("'income': 400")
+        assert run(command, model, "new-loans.csv").stderr == ""
+    run("report", model, "odd.csv", "-o", "odd.html")
+    assert "Warning: &#39;income&#39;: 400 of 400" in Path("odd.html").read_text()
+
+
+def test_reports_can_be_written_by_both_commands(model: str) -> None:
+    result = as_json("report", model, "new-loans.csv", "-o", "r.html")
+    assert result == {"report": "r.html", "warnings": []}
+    run("--quiet", "evaluate", model, "new-loans.csv", "--report", "e.html")
+    for page in ("r.html", "e.html"):
+        assert "new-loans.csv" in Path(page).read_text()

@@ -1,0 +1,75 @@
+"""Ctrl-C during `apmax train`, at random moments."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from tests.app.loans import made_loans
+
+from apmax.app.model import load_model
+
+RUNS, AT_ONCE = 30, 3
+# The marker is printed once Python itself has started, just before main() sets its handler.
+LAUNCH = "from apmax.app.cli import main; print('started', flush=True); main()"
+
+
+class Outcome(NamedTuple):
+    code: int
+    seconds: float
+    stderr: str
+    files: list[str]
+
+
+def train(folder: Path, data: Path, stop_after: float | None) -> Outcome:
+    """Run `apmax train` in a folder of its own and send SIGINT after some seconds."""
+    folder.mkdir()
+    command = [
+        sys.executable,
+        "-c",
+        LAUNCH,
+        "train",
+        str(data),
+        "--target",
+        "last",
+        "-o",
+        "m.apmax",
+    ]
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == "started"
+    start = time.monotonic()
+    if stop_after is not None:
+        time.sleep(stop_after)
+        process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=120)
+    seconds = time.monotonic() - start
+    return Outcome(process.returncode, seconds, stderr, sorted(p.name for p in folder.iterdir()))
+
+
+def test_interrupts_at_random_moments_leave_a_complete_model_or_none(tmp_path: Path) -> None:
+    data = tmp_path / "loans.csv"
+    made_loans(600, 0).to_csv(data, index=False)
+    whole = train(tmp_path / "whole", data, None)
+    assert (whole.code, whole.files) == (0, ["m.apmax"])
+    # Runs are slower side by side than alone, so each signal comes before the end.
+    delays = np.random.default_rng(0).uniform(0.05, 0.7 * whole.seconds, RUNS)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        folders = [tmp_path / f"run {k}" for k in range(RUNS)]
+        outcomes = list(pool.map(train, folders, [data] * RUNS, delays.tolist()))
+    for folder, outcome in zip(folders, outcomes, strict=True):
+        assert outcome.code == 130, outcome
+        assert "Traceback" not in outcome.stderr
+        assert outcome.stderr.splitlines()[-1].startswith("stopped"), outcome
+        assert outcome.files in ([], ["m.apmax"])
+        for name in outcome.files:
+            assert load_model(folder / name).facts["test_ap"] > 0
+    assert any(not outcome.files for outcome in outcomes)

@@ -1,0 +1,193 @@
+"""The report in Chromium: slider, keyboard, narrow screens and dark mode."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+from tests.app.cases import full_report, make_scored
+
+from apmax import operating_point
+from apmax.app.report import Report, ScoredModel, write_report
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None,
+    reason="chromium and chromedriver are not installed (Debian: chromium chromium-driver)",
+)
+FLAGS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+DESKTOP, PHONE = (1280, 900), (400, 740)
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = webdriver.ChromeService(executable_path=str(DRIVER))
+    driver = webdriver.Chrome(options=options, service=service)
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    tied = Report("Nothing to choose", [ScoredModel("tied", [1, 0, 0, 0], [0.3] * 4)])
+    reports = {"full": full_report(), "one": Report("One", [make_scored()]), "tied": tied}
+    return {name: write_report(one, folder / f"{name}.html") for name, one in reports.items()}
+
+
+@pytest.fixture
+def open_page(browser: Any, pages: dict[str, Path]) -> Open:
+    def go(name: str = "full", size: tuple[int, int] = DESKTOP, **media: str) -> Any:
+        metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1}
+        browser.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride", {**metrics, "mobile": size[0] < 500}
+        )
+        features = [{"name": k.replace("_", "-"), "value": v} for k, v in media.items()]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        browser.get(pages[name].as_uri())
+        return browser
+
+    return go
+
+
+def words(browser: Any, name: str) -> str:
+    return str(browser.find_element(By.ID, name).text)
+
+
+def number(browser: Any, name: str) -> float:
+    return float(words(browser, name).replace("%", "").replace(",", ""))
+
+
+def errors_in(browser: Any) -> list[str]:
+    return [entry["message"] for entry in browser.get_log("browser")]
+
+
+def assert_numbers_are_right(browser: Any, result: ScoredModel) -> None:
+    """Everything beside the slider, worked out again from the threshold that it shows."""
+    threshold = float(words(browser, "threshold").removeprefix("≥ "))
+    alert = result.scores >= threshold
+    cells = {
+        "tp": (alert & result.y).sum(),
+        "fp": (alert & ~result.y).sum(),
+        "fn": (~alert & result.y).sum(),
+        "tn": (~alert & ~result.y).sum(),
+    }
+    assert {name: number(browser, name) for name in cells} == cells
+    assert number(browser, "precision") == pytest.approx(100 * result.y[alert].mean(), abs=0.051)
+    assert number(browser, "recall") == pytest.approx(100 * alert[result.y].mean(), abs=0.051)
+    assert number(browser, "rate") == pytest.approx(1000 * alert.mean(), rel=0.05, abs=0.51)
+
+
+@pytest.mark.parametrize("name", ["full", "one", "tied"])
+def test_the_console_stays_empty(open_page: Open, name: str) -> None:
+    assert errors_in(open_page(name)) == []
+
+
+def test_the_slider_is_moved_by_keyboard_and_the_numbers_follow(open_page: Open) -> None:
+    browser = open_page()
+    result = full_report().results[0]
+    slider = browser.find_element(By.ID, "slider")
+    assert_numbers_are_right(browser, result)
+    seen = {words(browser, "threshold")}
+    for keys in (Keys.ARROW_RIGHT * 3, Keys.ARROW_LEFT, Keys.PAGE_UP, Keys.HOME, Keys.END):
+        slider.send_keys(keys)
+        assert_numbers_are_right(browser, result)
+        seen.add(words(browser, "threshold"))
+    assert len(seen) == 6
+    slider.send_keys(Keys.HOME)
+    assert number(browser, "recall") == 100
+    assert number(browser, "rate") == 1000
+
+
+def test_the_marker_stands_on_the_curve(open_page: Open) -> None:
+    browser = open_page(prefers_reduced_motion="reduce")
+    browser.find_element(By.ID, "slider").send_keys(Keys.ARROW_RIGHT * 5)
+    at = browser.execute_script(
+        "const m = document.getElementById('marker').getBoundingClientRect();"
+        "const p = document.querySelector('#curves .plot').getBoundingClientRect();"
+        "return [(m.left + m.width / 2 - p.left) / p.width,"
+        "        (p.bottom - m.top - m.height / 2) / p.height]"
+    )
+    shown = [number(browser, "recall") / 100, number(browser, "precision") / 100]
+    assert at == pytest.approx(shown, abs=0.003)
+
+
+def test_a_target_precision_is_one_key_away(open_page: Open) -> None:
+    browser = open_page("one")
+    result = make_scored()
+    browser.find_element(By.CSS_SELECTOR, "[data-target='0']").send_keys(Keys.ENTER)
+    point = operating_point(result.y, result.scores, precision=0.5)
+    assert number(browser, "recall") == pytest.approx(100 * point.recall, abs=0.051)
+    assert_numbers_are_right(browser, result)
+
+
+def test_a_click_on_the_chart_moves_to_that_recall(open_page: Open) -> None:
+    browser = open_page("one")
+    plot = browser.find_element(By.CSS_SELECTOR, "#curves .plot")
+    plot.click()  # in the middle
+    assert number(browser, "recall") == pytest.approx(50, abs=2)
+    assert_numbers_are_right(browser, make_scored())
+
+
+def test_one_threshold_leaves_nothing_to_slide(open_page: Open) -> None:
+    browser = open_page("tied")
+    assert not browser.find_element(By.ID, "slider").is_enabled()
+    assert not browser.find_element(By.ID, "model").is_displayed()
+    targets = browser.find_elements(By.CSS_SELECTOR, "[data-target]")
+    assert [target.is_enabled() for target in targets] == [False] * 4
+
+
+def test_without_scripts_the_page_still_tells_its_numbers(open_page: Open, browser: Any) -> None:
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        open_page("one")
+        assert not browser.find_element(By.ID, "panel").is_displayed()
+        assert "alerts per 1,000" in browser.find_element(By.ID, "thresholds").text
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_screenshot_shows_a_page(open_page: Open, size: tuple[int, int], scheme: str) -> None:
+    browser = open_page(size=size, prefers_color_scheme=scheme)
+    picture = imread(io.BytesIO(browser.get_screenshot_as_png()))[..., :3]
+    assert picture.shape[:2] == size[::-1]
+    corner = picture[2, 2].mean()
+    assert corner < 0.2 if scheme == "dark" else corner > 0.9
+    drawn = np.abs(picture - picture[2, 2]).max(axis=2) > 0.3
+    assert 0.005 < drawn.mean() < 0.5
+    assert np.unique((picture * 255).round().reshape(-1, 3), axis=0).shape[0] > 50
+
+
+@pytest.mark.parametrize("name", ["full", "one", "tied"])
+def test_a_phone_scrolls_in_one_direction(open_page: Open, name: str) -> None:
+    browser = open_page(name, size=PHONE)
+    width = browser.execute_script("return document.documentElement.scrollWidth")
+    assert width == PHONE[0]
