@@ -18,7 +18,6 @@ from apmax import APClassifierCV, surrogate_ap
 from apmax.linear.averaging import (
     NEGLIGIBLE,
     TEMPERATURE,
-    select_by_lower_bound,
     standardised,
     weigh_by_gain,
 )
@@ -155,21 +154,3 @@ def test_the_result_is_the_weighted_mean_of_its_members() -> None:
     ours, by_hand = (each / each.std() for each in (ours - ours.mean(), by_hand - by_hand.mean()))
     np.testing.assert_allclose(ours, by_hand, atol=0.01)  # the anchor's own fit has tol = 1e-4
     assert min(shares.max() for shares in model.weights_.values()) > 0.01  # both scales are in it
-
-
-def test_the_surest_gain_is_the_largest_less_half_its_standard_error() -> None:
-    steady, wild, worse = [0.010, 0.011, 0.012], [0.0, 0.05, 0.0], [-0.01, 0.0, 0.0]
-    for gains, expected in (
-        ([[0.0] * 3, steady, wild], 1),  # 0.0107 against 0.0167 − 0.0083
-        ([[0.0] * 3, [0.012] * 3, [0.0, 0.05, 0.03]], 2),  # 0.012 against 0.0267 − 0.0073
-        ([[0.0] * 3, worse, worse], 0),
-    ):
-        weights = select_by_lower_bound(BASELINE + np.array(gains), BASELINE)
-        assert weights.tolist() == np.eye(3)[expected].tolist()
-
-
-def test_without_averaging_one_fit_has_all_the_weight() -> None:
-    alone = APClassifierCV(alphas=(1.0, 0.01), Cs=(0.1, 10.0), cv=3, average=False).fit(X, Y)
-    chosen = 0 if np.isinf(alone.alpha_) else 1 + list(alone.alphas).index(alone.alpha_)
-    assert list(alone.weights_) == [alone.scale_]
-    assert alone.weights_[alone.scale_].tolist() == np.eye(3)[chosen].tolist()

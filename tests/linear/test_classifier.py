@@ -75,7 +75,7 @@ def test_a_sparse_matrix_is_never_made_dense(monkeypatch: pytest.MonkeyPatch) ->
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("made dense")
 
-    big = sp.random(3000, 50_000, density=1e-3, format="csr", random_state=0)
+    big = sp.random(1000, 50_000, density=1e-3, format="csr", random_state=0)
     y = np.asarray(big[:, :500].sum(axis=1)).ravel() > 0.6
     for name in ("toarray", "todense"):
         monkeypatch.setattr(sp.csr_matrix, name, refuse)
@@ -111,14 +111,6 @@ def test_repeated_entries_of_a_sparse_matrix_add_up() -> None:
     same = APClassifier().fit(halves, Y)
     np.testing.assert_allclose(same.coef_, APClassifier().fit(whole, Y).coef_, rtol=1e-6)
     assert halves.nnz == 2 * whole.nnz
-
-
-def test_the_folds_fits_are_averaged_or_not() -> None:
-    averaged, alone = (APClassifierCV(cv=3, average=flag).fit(X, Y) for flag in (True, False))
-    np.testing.assert_array_equal(averaged.scores_[alone.scale_], alone.scores_[alone.scale_])
-    a, b = averaged.coef_[0], alone.coef_[0]
-    cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
-    assert 0.9 < cosine < 1 - 1e-12
 
 
 def test_it_works_in_the_company_of_scikit_learn() -> None:
@@ -200,7 +192,6 @@ BAD = [
         "`early_stopping` must be True",
     ),
     (APClassifier(warm_start=None), errors.ParameterError, "`warm_start` must be True"),
-    (APClassifierCV(average="yes"), errors.ParameterError, "`average` must be True"),
     (APClassifierCV(alphas=()), errors.ParameterError, "`alphas` is empty"),
     (APClassifierCV(alphas=(0.1, 1.0)), errors.ParameterError, "sort them"),
     (APClassifierCV(Cs=(-1.0,)), errors.ParameterError, "`Cs`"),
@@ -236,18 +227,20 @@ def test_a_batch_larger_than_the_data_is_all_of_it() -> None:
 
 
 def test_cross_validation_finds_what_helps_and_can_stay_with_logistic_regression() -> None:
-    model = APClassifierCV(cv=3).fit(X, Y)
-    assert {s.shape for s in model.scores_.values()} == {(len(model.alphas), 3)}
+    alphas = (1.0, 0.1, 0.01)
+    model = APClassifierCV(alphas, Cs=3, cv=3).fit(X, Y)
+    assert {s.shape for s in model.scores_.values()} == {(3, 3)}
     assert set(model.logistic_scores_) == {"deviation", "maximum"}
     staying = APClassifierCV(alphas=(1e9,), Cs=(1.0,), cv=3).fit(X, Y)
     assert staying.scores_["deviation"].shape == (1, 3)
-    separable = np.column_stack([X, np.where(Y, 1.0, -1.0)])
-    assert APClassifierCV(cv=3, average=False).fit(separable, Y).alpha_ == np.inf
-    assert APClassifierCV(cv=3, Cs=2).fit(X, Y).logistic_scores_["deviation"].shape == (2, 3)
-    one_split = APClassifierCV(cv=StratifiedShuffleSplit(1, random_state=0)).fit(X, Y)
+    assert APClassifierCV(alphas, cv=3, Cs=2).fit(X, Y).logistic_scores_["deviation"].shape == (
+        2,
+        3,
+    )
+    one_split = APClassifierCV(alphas, Cs=3, cv=StratifiedShuffleSplit(1, random_state=0)).fit(X, Y)
     assert one_split.scores_[one_split.scale_].shape[1] == 1
     assert one_split.weights_[one_split.scale_].max() == 1
-    parallel = APClassifierCV(cv=3, n_jobs=2).fit(X, Y)
+    parallel = APClassifierCV(alphas, Cs=3, cv=3, n_jobs=2).fit(X, Y)
     np.testing.assert_allclose(parallel.coef_, model.coef_)
 
 

@@ -59,17 +59,6 @@ def test_platt_recovers_the_log_odds() -> None:
     assert offset == pytest.approx(-4.2, rel=0.3)
 
 
-def test_platt_does_not_depend_on_the_sample_it_starts_from(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    rng = np.random.default_rng(0)
-    y = rng.random(20_000) < 0.03
-    z, weight = rng.normal(size=y.size) + 2 * y, rng.random(y.size) + 0.1
-    sampled = platt(z, y, weight, 20_000.0)
-    monkeypatch.setattr("apmax.linear.platt.SAMPLE", 10**6)
-    assert sampled == pytest.approx(platt(z, y, weight, 20_000.0), rel=1e-6)
-
-
 def test_platt_of_a_wrong_ranking_keeps_the_ranking() -> None:
     slope, _ = platt(-LOGIT, Y, None, float(N))
     assert slope > 0

@@ -12,8 +12,6 @@ TEMPERATURE = 2.0
 """Standard errors below the best at which a model weighs 1/e of it."""
 NEGLIGIBLE = 1e-3
 """Share of the best model's weight below which a model is left out."""
-STANDARD_ERRORS = 0.5
-"""Standard errors that a gain must exceed to be selected over logistic regression."""
 
 
 def weigh_by_gain(scores: Floats, baseline: Floats) -> Floats:
@@ -44,16 +42,6 @@ def weigh_by_gain(scores: Floats, baseline: Floats) -> Floats:
     weights = np.exp(-behind / scale) if scale > 0 else (behind == 0).astype(np.float64)
     weights[weights < NEGLIGIBLE] = 0.0
     return np.asarray(weights / weights.sum())
-
-
-def select_by_lower_bound(scores: Floats, baseline: Floats) -> Floats:
-    """Put all weight on the largest lower bound of a gain; on the first model if none is > 0."""
-    gains, errors = _gains(scores, baseline)
-    lower_bounds = gains - STANDARD_ERRORS * errors
-    lower_bounds[0] = 0.0  # logistic regression, the baseline itself
-    weights = np.zeros(lower_bounds.size)
-    weights[int(np.argmax(lower_bounds))] = 1.0
-    return weights
 
 
 def _gains(scores: Floats, baseline: Floats) -> tuple[Floats, Floats]:

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from apmax.errors import ParameterError
 from apmax.interrupts import cooperative_interrupts, interrupt_on_hold, raise_if_interrupted
-from apmax.linear.averaging import select_by_lower_bound, standardised, weigh_by_gain
+from apmax.linear.averaging import standardised, weigh_by_gain
 from apmax.linear.base import LinearAPModel, TrainingSet
 from apmax.linear.design import SCALES, Design, make_design
 from apmax.linear.folds import Fold, folds_of, is_number_of_folds
@@ -21,7 +21,7 @@ from apmax.linear.history import EvaluationSet, ProgressLog
 from apmax.linear.path import Anchor, FoldPath, Path
 from apmax.linear.result import FitResult
 from apmax.objective.surrogates import Surrogate, check_surrogate, default_gamma, resolve
-from apmax.validation import Floats, check_count, check_gamma, check_real, check_switch
+from apmax.validation import Floats, check_count, check_gamma, check_real
 
 DEFAULT_ALPHAS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 DEFAULT_CS = tuple(np.logspace(-4, 4, 10).tolist())
@@ -40,9 +40,6 @@ class APClassifierCV(LinearAPModel):
 
     Then the paths are fitted on all data, and the result is the weighted mean of these fits and of
     the folds' fits, all standardised to scores of deviation 1. It is a single linear model.
-    With ``average=False`` the result is one fit: the alpha on the better scaling whose gain over
-    logistic regression, less half a standard error, is largest, or logistic regression if that is
-    not positive.
 
     Parameters
     ----------
@@ -54,8 +51,6 @@ class APClassifierCV(LinearAPModel):
         As in :class:`APClassifier`.
     gamma, max_iter, tol
         As in :class:`APClassifier`.
-    average : bool, default=True
-        Whether to average the models.
     cv : int, splitter or iterable, optional
         Number of stratified, shuffled folds, a scikit-learn splitter, or an iterable of splits. For
         grouped data use ``list(splitter.split(X, y, groups))``. The default is five folds, or
@@ -74,7 +69,7 @@ class APClassifierCV(LinearAPModel):
     logistic_scores_ : dict of str to ndarray of shape (n_Cs, n_folds)
         AP of logistic regression by scaling.
     scores_ : dict of str to ndarray of shape (n_alphas, n_folds)
-        AP along the path by scaling. With ``average=False``, the better scaling only.
+        AP along the path by scaling.
     weights_ : dict of str to ndarray of shape (1 + n_alphas,)
         Weights of logistic regression and of each alpha in the result.
     n_iter_ : int
@@ -104,7 +99,6 @@ class APClassifierCV(LinearAPModel):
         Cs: Sequence[float] | int = DEFAULT_CS,
         surrogate: str | Surrogate = "logistic",
         gamma: float | None = None,
-        average: bool = True,
         cv: Any = None,
         max_iter: int = 200,
         tol: float = 1e-4,
@@ -114,7 +108,6 @@ class APClassifierCV(LinearAPModel):
         self.Cs = Cs
         self.surrogate = surrogate
         self.gamma = gamma
-        self.average = average
         self.cv = cv
         self.max_iter = max_iter
         self.tol = tol
@@ -161,8 +154,6 @@ class APClassifierCV(LinearAPModel):
         best_scale: str,
     ) -> _Choice:
         """Run the paths on the folds, weigh their models, and fit those on all data."""
-        if not self.average:
-            anchors = {best_scale: anchors[best_scale]}
         paths = {
             name: self._over_folds(f"path over alpha, {name}", path.on_fold, folds, anchor)
             for name, anchor in anchors.items()
@@ -172,8 +163,7 @@ class APClassifierCV(LinearAPModel):
             for name, of_folds in paths.items()
         }
         every, baseline = np.concatenate(list(scores.values())), scores[best_scale][0]
-        weigh = weigh_by_gain if self.average else select_by_lower_bound
-        shares = weigh(every, baseline)
+        shares = weigh_by_gain(every, baseline)
         weights = dict(zip(scores, np.split(shares, len(scores)), strict=True))
         mean, members = self._members(path, weights, data, anchors, paths)
         along_path = {name: each[1:] for name, each in scores.items()}
@@ -212,7 +202,7 @@ class APClassifierCV(LinearAPModel):
                 if shares[k] == 0:
                     continue
                 members.append(found)
-                of_folds = [one.weights[k] for one in paths[name]] if self.average else []
+                of_folds = [one.weights[k] for one in paths[name]]
                 scaled = [
                     standardised(anchors[name].design, w, data.weight) for w in (found.w, *of_folds)
                 ]
@@ -240,7 +230,6 @@ class APClassifierCV(LinearAPModel):
         check_surrogate(surrogate, gamma)
         check_count(self.max_iter, "max_iter", why="it is the number of iterations")
         check_real(self.tol, "tol", above=0, why="it is the stopping tolerance; try 1e-4")
-        check_switch(self.average, "average")
         alphas = _strengths(self.alphas, "alphas")
         if list(alphas) != sorted(alphas, reverse=True):
             raise ParameterError(

@@ -1,7 +1,7 @@
 r"""Platt scaling: the log-odds slope·z + offset of a margin z.
 
-Platt (1999), with the Newton steps of Lin, Lin and Weng (2007). Labels are smoothed as Platt
-proposes, so that separated classes have a finite fit.
+Platt (1999), by Newton's method. Labels are smoothed as Platt proposes, so that separated classes
+have a finite fit.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ from apmax.validation import Floats, Mask, shares
 
 LEAST_SLOPE = float(np.exp(-10))
 """Least slope for margins of unit deviation; a positive slope keeps the ranking."""
-ITERATIONS, HALVINGS, OVERSHOOT = 100, 30, 0.1
-SAMPLE = 2048
-"""Examples per class used for the first Newton steps on large data."""
-ROUNDING = 64 * np.finfo(np.float64).eps
+ITERATIONS, HALVINGS = 100, 30
 LEAST_DECREASE = 1e-14
 """Smallest decrease of the log-loss that counts; smaller ones are rounding."""
+ROUNDING = 64 * np.finfo(np.float64).eps
 
 
 def platt(
@@ -31,14 +29,10 @@ def platt(
     centre, spread = centre_and_spread(margins, share)
     unit = spread or 1.0
     z = (margins - centre) / unit if spread else np.zeros(margins.size)
-    prior = np.log((plus + 1) / (minus + 1))
-    start = np.array([1.0, prior])
-    if z.size > 4 * SAMPLE:
-        start = _newton(*_sample(z, positive, share), targets, start, free=2)
-    a, b = _newton(z, positive, share, targets, start, free=2)
+    prior = float(np.log((plus + 1) / (minus + 1)))
+    a, b = _newton(z, positive, share, targets, np.array([1.0, prior]), free=2)
     if a < LEAST_SLOPE:
-        start = np.array([LEAST_SLOPE, prior])
-        a, b = _newton(z, positive, share, targets, start, free=1)
+        a, b = _newton(z, positive, share, targets, np.array([LEAST_SLOPE, prior]), free=1)
     slope = float(a) / unit
     return slope, float(b) - slope * centre
 
@@ -52,25 +46,13 @@ def centre_and_spread(margins: Floats, share: Floats) -> tuple[float, float]:
     return centre, spread
 
 
-def _sample(z: Floats, positive: Mask, share: Floats) -> tuple[Floats, Mask, Floats]:
-    """Return evenly spaced examples of each class, reweighted to the class total."""
-    rows = [np.flatnonzero(of_class) for of_class in (positive, ~positive)]
-    some = [row[:: max(1, row.size // SAMPLE)] for row in rows]
-    shares = [
-        share[few] * (share[all_of].sum() / (share[few].sum() or 1.0))
-        for few, all_of in zip(some, rows, strict=True)
-    ]
-    chosen = np.concatenate(some)
-    return z[chosen], positive[chosen], np.concatenate(shares)
-
-
 def _newton(
     z: Floats, positive: Mask, share: Floats, targets: tuple[float, float], p: Floats, free: int
 ) -> Floats:
-    """Minimise the log-loss of p₀z + p₁ over the last `free` parameters, from p.
+    """Minimise the log-loss of p₀z + p₁ over the last `free` parameters.
 
-    A step is halved until the slope along it has not turned up by more than OVERSHOOT of its
-    first value. The loss is convex, so its value (a logarithm per example) is not needed.
+    A step is halved until the slope along it no longer points back by more than a tenth of its
+    first value; the loss is convex, so its value is not needed.
     """
     from apmax.linear._logloss import smoothed_log_loss_derivatives
 
@@ -83,17 +65,16 @@ def _newton(
     moving = slice(2 - free, 2)
     gradient, hessian = derivatives(p)
     for _ in range(ITERATIONS):
-        g = gradient[moving]
+        step = np.zeros(2)
         curvature = hessian[moving, moving] + 1e-12 * np.eye(free)
-        step = -np.linalg.solve(curvature, g)
-        decrease = float(step @ g)
-        if -decrease < LEAST_DECREASE:
+        step[moving] = -np.linalg.solve(curvature, gradient[moving])
+        decrease = -float(step @ gradient)
+        if decrease < LEAST_DECREASE:
             break
         for halving in range(HALVINGS):
-            trial = p.copy()
-            trial[moving] += step / 2**halving
+            trial = p + step / 2**halving
             found = derivatives(trial)
-            if step @ found[0][moving] <= -OVERSHOOT * decrease:
+            if step @ found[0] <= decrease / 10:
                 p, (gradient, hessian) = trial, found
                 break
         else:
