@@ -1,73 +1,86 @@
 # Needs Python 3.11 or newer and make; everything else is installed into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
+# One BLAS thread per test process: the processes share the cores already.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 READY := .venv/.ready
+DEMO_READY := .venv/.demo-ready
 
-.PHONY: help setup test soak lint format demo bench bench-linear bench-quality bench-torch bench-surrogates bench-reading browser audit hashes clean
+.PHONY: help setup test test-min soak lint format demo bench bench-linear bench-quality bench-torch bench-surrogates browser audit hashes clean
 help:  ## show the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
-setup: $(READY)  ## make .venv and install everything, at the pinned versions
+setup: $(READY)  ## create .venv and install everything at the pinned versions
 
-$(READY): pyproject.toml constraints.txt
-	@echo "apmax: setting up .venv (once, a few minutes) …"
+$(DEMO_READY): pyproject.toml constraints.txt
+	@echo "apmax: setting up .venv (once, about a minute) …"
 	@$(PYTHON) -c 'import sys; sys.exit("apmax needs Python 3.11 or newer; try make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
 	@$(PYTHON) -m venv --clear .venv
 	@$(PIP) install --constraint constraints.txt --upgrade pip
+	@$(PIP) install --constraint constraints.txt --group build
+	@$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[app]'
+	@touch $@
+
+$(READY): $(DEMO_READY)
+	@echo "apmax: adding PyTorch and the development tools …"
+	@$(PIP) install --constraint constraints.txt 'torch==2.13.0'
 	@$(PIP) install --constraint constraints.txt --group dev
 	@$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[all]'
 	@touch $@
 
 test: setup  ## run all tests, on every core
-	@$(BIN)/python -m pytest -q -n auto
+	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n auto
 
-soak: setup  ## the long tests of reliability, with figures (2 hours; APMAX_SOAK_MINUTES=5 for less)
+test-min:  ## run the tests of the library and the application with the oldest supported versions
+	@$(PYTHON) -m venv --clear .venv-min
+	@.venv-min/bin/python -m pip --disable-pip-version-check -qq install --upgrade pip
+	@.venv-min/bin/python -m pip --disable-pip-version-check -qq install -r constraints-min.txt .
+	@$(ONE_THREAD) .venv-min/bin/python -m pytest -q -n auto --ignore tests/torch --ignore tests/experiments --ignore tests/reliability
+
+soak: setup  ## run the long reliability tests (2 hours; APMAX_SOAK_MINUTES=5 for less)
 	@$(BIN)/python -m pytest -q -s tests/reliability -m soak
 
-lint: setup  ## style, types and the direction of imports
+lint: setup  ## check style, docstrings, types and import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-format: setup  ## rewrite the code in the house style
+format: setup  ## format the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-demo: setup  ## train on real data, print the comparison, write demo-report/
+demo: $(DEMO_READY)  ## train on real data, print the leaderboard, write demo-report/
 	@$(BIN)/apmax demo
 
-bench: setup  ## side-by-side ratios; exits with 1 if a bar is missed
+bench: setup  ## benchmark the objective and the metric; exits with 1 if a bar is missed
 	@$(BIN)/python -m benchmarks
 
-bench-linear: setup  ## linear solvers beside PyTorch and LogisticRegression
+bench-linear: setup  ## benchmark the linear solvers against PyTorch and LogisticRegression
 	@$(BIN)/python -m benchmarks.linear
 
-bench-quality: setup  ## test AP beside LogisticRegressionCV and boosted trees, on real data
+bench-quality: setup  ## compare test AP with LogisticRegressionCV and boosted trees on real data
 	@$(BIN)/python -m benchmarks.quality
 
-bench-torch: setup  ## a step of APLoss and ADAP beside cross-entropy and Adam
+bench-torch: setup  ## benchmark a step of APLoss and ADAP against cross-entropy and Adam
 	@$(BIN)/python -m benchmarks.torch
 
-bench-surrogates: setup  ## held-out AP of networks trained by either surrogate
+bench-surrogates: setup  ## compare held-out AP of networks trained by either surrogate
 	@$(BIN)/python -m benchmarks.surrogates
 
-bench-reading: setup  ## reading LIBSVM and CSV beside scikit-learn and pandas
-	@$(BIN)/python -m benchmarks.reading
-
-browser:  ## install Chromium for the report's tests, where that is possible
+browser:  ## install Chromium for the report's tests, where possible
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
 	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium chromium-driver; } \
 	  >/dev/null 2>&1 || echo "apmax: no Chromium, so the report's browser tests are skipped"
 
-audit: setup  ## compare what pip would install here with hashes.txt; downloads all of it
+audit: setup  ## compare what pip would install with hashes.txt (downloads everything)
 	@$(BIN)/python .ci/hashes.py check
 
-hashes:  ## write hashes.txt for the versions of constraints.txt, from the package index
+hashes:  ## write hashes.txt for the versions in constraints.txt
 	@$(PYTHON) .ci/hashes.py write
 
-clean:  ## remove .venv and everything generated
-	rm -rf .venv dist demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
+clean:  ## remove .venv and all generated files
+	rm -rf .venv .venv-min dist demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src experiments tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,7 +17,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from apmax import APClassifier, average_precision
+from apmax import APClassifier, StochasticAPClassifier, average_precision
 from apmax.linear.design import Design
 from apmax.linear.stochastic import StochasticRun
 from apmax.methods import METHODS
@@ -34,6 +36,8 @@ def lines() -> Iterator[Line]:
     yield Line(
         "seconds of a first fit of 1,000 rows in a new process, import included", _first_fit(), 3
     )
+    yield Line("CPU seconds of a first fit, empty compile cache", _uncached(_FIRST_FIT), 6)
+    yield Line("CPU seconds of a first APLoss call, empty compile cache", _uncached(_FIRST_LOSS), 6)
     if data_folder() is None:
         print("(no data: set APMAX_DATA for the comparisons on w8a, a9a and ijcnn1)")
         return
@@ -51,7 +55,6 @@ def _run(X: Any, positive: np.ndarray) -> StochasticRun:
         surrogate=SQUARED_HINGE,
         gamma=0.2,
         penalty=1e-4,
-        anchor=None,
         fit_intercept=True,
         learning_rate=0.01,
         beta0=0.9,
@@ -153,7 +156,8 @@ def _time_to_quality() -> Iterator[Line]:
     split = next(splits("w8a"))
     logistic = LogisticRegression(C=10, max_iter=2000)
     models = [
-        APClassifier(STOCHASTIC, max_iter=ROUNDS_TO_QUALITY, random_state=seed) for seed in range(5)
+        StochasticAPClassifier(STOCHASTIC, max_iter=ROUNDS_TO_QUALITY, random_state=seed)
+        for seed in range(5)
     ]
     spent, *seconds = medians(
         9, *(partial(model.fit, split.X, split.y) for model in (logistic, *models))
@@ -176,6 +180,36 @@ rng = np.random.default_rng(0)
 X = rng.normal(size=(1000, 10))
 APClassifier().fit(X, X[:, 0] > 1.5)
 """
+
+
+_FIRST_LOSS = """
+import time
+import numpy as np
+import torch
+from apmax.torch import APLoss
+y = np.arange(1000) % 20 == 0
+loss, scores = APLoss(y), torch.rand(1000, requires_grad=True)
+start = time.process_time()
+loss(scores, torch.arange(1000)).backward()
+print(time.process_time() - start)
+"""
+
+
+def _uncached(program: str) -> float:
+    """CPU seconds that `program` prints, or of the whole process if it prints nothing."""
+    with tempfile.TemporaryDirectory() as cache:
+        before = os.times()
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "NUMBA_CACHE_DIR": cache},
+        )
+        after = os.times()
+    spent = after.children_user - before.children_user
+    spent += after.children_system - before.children_system
+    return float(done.stdout) if done.stdout.strip() else spent
 
 
 def _first_fit() -> float:

@@ -1,8 +1,8 @@
-"""Held-out AP of networks trained with APLoss by either surrogate; ``make bench-surrogates``.
+"""Held-out AP of networks trained with APLoss, by surrogate; ``make bench-surrogates``.
 
-Eight epochs of cross-entropy, then eight more by each loss, from the same weights and with as
-many steps. The numbers are gains over going on with cross-entropy, on a third of the training
-data that was held out: test sets are not looked at.
+Eight epochs of cross-entropy, then eight more with each loss, from the same weights and with the
+same number of steps. Figures are gains over continued cross-entropy on a held-out third of the
+training data. Test sets are not used.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ OPTIMIZERS = ("ADAP", "Adam")
 NETWORKS = ("linear", "two layers")
 
 
-class Part(NamedTuple):
-    """Standardised features and labels."""
+class StandardizedData(NamedTuple):
+    """Standardized features, and labels."""
 
     X: Tensor
     y: Tensor
 
 
-def parts_of(name: str, seed: int) -> tuple[Part, Part]:
-    """What is learnt from, and the third of the training set that is held out."""
+def parts_of(name: str, seed: int) -> tuple[StandardizedData, StandardizedData]:
+    """Split the training set into two thirds to train and a held-out third."""
     split = next(iter(splits(name, seeds=1)))
     X = split.X.toarray() if sp.issparse(split.X) else split.X
     learnt, held = train_test_split(
@@ -58,7 +58,8 @@ def parts_of(name: str, seed: int) -> tuple[Part, Part]:
     deviation = X[learnt].std(axis=0)
     X = np.clip((X - X[learnt].mean(axis=0)) / np.where(deviation > 0, deviation, 1.0), -8, 8)
     X, y = torch.from_numpy(X).float(), torch.from_numpy(np.asarray(split.y))
-    return Part(X[learnt], y[learnt]), Part(X[held], y[held])
+    train, test = (StandardizedData(X[rows], y[rows]) for rows in (learnt, held))
+    return train, test
 
 
 def network(kind: str, features: int) -> nn.Module:
@@ -68,7 +69,7 @@ def network(kind: str, features: int) -> nn.Module:
     return nn.Sequential(*hidden, nn.Linear(32, 1))
 
 
-def train_cross_entropy(model: nn.Module, part: Part) -> None:
+def train_cross_entropy(model: nn.Module, part: StandardizedData) -> None:
     loss, optimizer = nn.BCEWithLogitsLoss(), torch.optim.Adam(model.parameters(), lr=2e-3)
     for _ in range(EPOCHS):
         order = torch.randperm(part.y.numel())
@@ -80,7 +81,7 @@ def train_cross_entropy(model: nn.Module, part: Part) -> None:
 
 
 def train_average_precision(
-    model: nn.Module, part: Part, optimizer_name: str, **options: Any
+    model: nn.Module, part: StandardizedData, optimizer_name: str, **options: Any
 ) -> None:
     optimizer: torch.optim.Optimizer = (
         ADAP(model.parameters(), lr=0.01)
@@ -104,13 +105,13 @@ def _batches(y: Tensor) -> Iterator[Tensor]:
             yield torch.as_tensor(batch)
 
 
-def ap_of(model: nn.Module, part: Part) -> float:
+def ap_of(model: nn.Module, part: StandardizedData) -> float:
     with torch.no_grad():
         return average_precision(part.y.numpy(), model(part.X)[:, 0].numpy())
 
 
 def gains(name: str, kind: str) -> dict[tuple[Any, ...], float]:
-    """Of each way to train for AP over cross-entropy for as long, the mean over the seeds."""
+    """Mean gain over the seeds of each configuration against continued cross-entropy."""
     found: dict[tuple[Any, ...], list[float]] = defaultdict(list)
     for seed in range(SEEDS):
         learnt, held = parts_of(name, seed)
@@ -135,10 +136,10 @@ def main() -> None:
         table = {name: gains(name, kind) for name in NAMES}
         for way in table[NAMES[0]]:
             row = [table[name][way] for name in NAMES]
-            told = "  ".join(
+            text = "  ".join(
                 f"{gain:>+{len(name)}.4f}" for name, gain in zip(NAMES, row, strict=True)
             )
-            print(f"{' '.join(map(str, way)):<58} {np.mean(row):+.4f}  {told}", flush=True)
+            print(f"{' '.join(map(str, way)):<58} {np.mean(row):+.4f}  {text}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A training step with APLoss and ADAP beside cross-entropy and Adam; ``make bench-torch``."""
+"""Time of a step with APLoss and ADAP against cross-entropy and Adam; ``make bench-torch``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from experiments.deep.networks import ResidualNetwork, projected_shortcut, resnet18, resnet20
 from torch import nn
 
-from experiments.deep.networks import ResidualNetwork, projected_shortcut, resnet18, resnet20
 from apmax.torch import ADAP, APLoss
 from benchmarks.timing import Line, medians
 
@@ -51,7 +51,7 @@ def _beside_cross_entropy(
     name: str, make: Callable[[], nn.Module], shape: tuple[int, ...], *, steps: int, repeats: int,
     bar: float,
 ) -> Line:  # fmt: skip
-    """One step from the zeroed gradients to the moved weights; the data is at hand."""
+    """Time one step, from zeroing the gradients to the update, with the batch in memory."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(BATCH, *shape, generator=generator)
     y = (torch.arange(BATCH) < POSITIVES).float()
@@ -80,7 +80,7 @@ def _beside_cross_entropy(
 
 
 def _optimizer_alone() -> Line:
-    """ADAP beside Adam with foreach, on tensors of the sizes of a ResNet-18."""
+    """Compare ADAP with Adam(foreach=True) on the parameters of a ResNet-18."""
     sides = []
     for make in (ADAP, torch.optim.Adam):
         params = [nn.Parameter(torch.randn_like(p)) for p in resnet18(outputs=10).parameters()]
@@ -93,7 +93,7 @@ def _optimizer_alone() -> Line:
 
 
 def _growth() -> Line:
-    """A step's loss with 10³ and with 10⁷ positives."""
+    """Compare the time of a step for 10³ and 10⁷ positives."""
     sides = []
     for m in (10**3, 10**7):
         n = 3 * m

@@ -1,1 +1,1 @@
-"""The paper's linear experiments, re-run: tables, figures, and the truth beside them."""
+"""The experiments of the paper, re-run: ``python -m experiments --help``."""

@@ -1,18 +1,17 @@
-"""Results on disk: a run that was killed goes on, and never mixes different code or settings."""
-
-from __future__ import annotations
+"""Results on disk, so that a stopped run resumes and results of different code are not mixed."""
 
 import hashlib
 import inspect
 import json
 import os
+import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numba
 import numpy as np
@@ -20,13 +19,17 @@ import scipy
 import sklearn
 from joblib import Parallel, delayed
 
-from apmax.app.disk import make_folder, write_aside
+import apmax
+from apmax.errors import FileError
+from experiments.output import progress_bar
 
-Advance = Callable[[int, int], None]
-"""(units done, of how many)."""
-
-SOURCES = ("kernels", "method", "problem", "data", "linear", "metrics.py", "paper/protocol.py")
-"""What all results depend on; each depends on the file of its own work, too."""
+K = TypeVar("K")
+LIBRARY, HERE = Path(apmax.__file__).parent, Path(__file__).parent
+SOURCES = (
+    *(LIBRARY / name for name in ("objective", "linear", "methods.py", "metrics.py")),
+    *(HERE / name for name in ("datasets.py", "linear/grid.py")),
+)
+"""Code that all results of linear models depend on."""
 
 
 class Unit(NamedTuple):
@@ -37,84 +40,78 @@ class Unit(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What tells this unit from others, in words."""
+        """Name of the function and its arguments."""
         return "-".join([self.work.__name__.strip("_"), *map(str, self.arguments)])
 
 
-def code_digest(work: Callable[..., Any]) -> str:
-    """SHA-256 of all code that a result depends on, and of the libraries' versions."""
-    return digest_of(SOURCES, Path(inspect.getfile(work)))
-
-
-def digest_of(sources: Iterable[str], *others: Path) -> str:
-    """SHA-256 of these files and folders of the package, and of the libraries' versions."""
-    versions = [library.__version__ for library in (np, numba, scipy, sklearn)]
-    digest = hashlib.sha256(" ".join(versions).encode())
-    root = Path(str(files("apmax")))
-    for source in sources:
-        place = root / source
-        for path in [place] if place.suffix else sorted(place.rglob("*.py")):
-            digest.update(path.read_bytes())
-    for path in others:
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
 class Store:
-    """A folder with one JSON file per finished unit, under the digest of its code."""
+    """A folder with one JSON file per finished unit; each version of the code has a subfolder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._places: dict[Callable[..., Any], Path] = {}
 
-    def results(self, units: Iterable[Unit], *, jobs: int = 2) -> Iterator[tuple[Unit, Any]]:
-        """Every unit with its result: what is there already first, the rest as it comes."""
+    def collect(
+        self, groups: Mapping[K, Sequence[Unit]], jobs: int, title: str
+    ) -> dict[K, list[Any]]:
+        """Results of groups of units, in their order, with a progress bar."""
+        units = [unit for group in groups.values() for unit in group]
+        found = dict(progress_bar(self.results(units, jobs=jobs), title, len(units)))
+        return {key: [found[unit] for unit in group] for key, group in groups.items()}
+
+    def results(self, units: Sequence[Unit], *, jobs: int = 2) -> Iterator[tuple[Unit, Any]]:
+        """Yield every unit with its result: stored ones first, others as they are finished."""
         missing = []
         for unit in units:
-            found = self._read(unit)
-            if found is None:
+            stored = read_json(self._path(unit))
+            if stored is None:
                 missing.append(unit)
             else:
-                yield unit, found
+                yield unit, stored["result"]
         calls = (delayed(_run)(unit, os.getpid()) for unit in missing)
-        done = Parallel(n_jobs=jobs, return_as="generator_unordered")(calls)
-        for unit, result in done:
-            self._write(unit, result)
+        for unit, result in Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
+            write(self._path(unit), json.dumps({"unit": unit.name, "result": result}))
             yield unit, result
 
-    def gather(
-        self,
-        units: Sequence[Unit],
-        *,
-        jobs: int = 2,
-        advance: Advance | None = None,
-        after: int = 0,
-        of: int | None = None,
-    ) -> Iterator[tuple[Unit, Any]]:
-        """:meth:`results`, telling how far it is; `after` and `of` where it is a part of more."""
-        for done, found in enumerate(self.results(units, jobs=jobs), start=after + 1):
-            if advance is not None:
-                advance(done, of or len(units))
-            yield found
-
     def _path(self, unit: Unit) -> Path:
-        if unit.work not in self._places:
-            place = self.folder / code_digest(unit.work)[:16]
-            make_folder(place)
-            self._places[unit.work] = place
-        return self._places[unit.work] / f"{unit.name}.json"
+        digest = code_digest(*SOURCES, Path(inspect.getfile(unit.work)))
+        return self.folder / digest[:16] / f"{unit.name}.json"
 
-    def _read(self, unit: Unit) -> Any:
-        """What was stored; None if there is nothing, or what a failing disk left of it."""
-        try:
-            stored = json.loads(self._path(unit).read_text())
-        except (FileNotFoundError, ValueError):
-            return None
-        return stored.get("result") if isinstance(stored, dict) else None
 
-    def _write(self, unit: Unit, result: Any) -> None:
-        content = json.dumps({"unit": unit.name, "result": result})
-        write_aside(self._path(unit), content.encode())
+@cache
+def code_digest(*sources: Path) -> str:
+    """SHA-256 of these files and folders, and of the versions of the numerical libraries."""
+    versions = [library.__version__ for library in (np, numba, scipy, sklearn)]
+    digest = hashlib.sha256(" ".join(versions).encode())
+    for source in sources:
+        for path in [source] if source.is_file() else sorted(source.rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """Replace a file atomically: readers see the old content or the new one."""
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with aside.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except OSError as error:
+        raise FileError(f"cannot write {path} ({error.strerror or error})") from error
+    finally:
+        with suppress(OSError):
+            aside.unlink()
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Return the stored object, or None if it is missing or damaged."""
+    try:
+        stored = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    return stored if isinstance(stored, dict) else None
 
 
 def _run(unit: Unit, owner: int) -> tuple[Unit, Any]:
@@ -123,9 +120,9 @@ def _run(unit: Unit, owner: int) -> tuple[Unit, Any]:
     return unit, unit.work(*unit.arguments)
 
 
-@cache  # one watch for each worker
+@cache  # one thread for each worker
 def _end_with(owner: int) -> None:
-    """Let this worker end soon after its owner: joblib's would idle for another five minutes."""
+    """End this worker when its owner is killed; joblib would keep it for five minutes."""
 
     def watch() -> None:
         while os.getppid() == owner:

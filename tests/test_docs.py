@@ -5,15 +5,30 @@ from __future__ import annotations
 import doctest
 import importlib
 import pkgutil
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import apmax
+from apmax.methods import METHODS
+from apmax.objective.surrogates import SURROGATES
 
 ROOT = Path(__file__).parents[1]
 MODULES = [module.name for module in pkgutil.walk_packages(apmax.__path__, prefix="apmax.")]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SOURCES = [ROOT / "src" / "apmax", ROOT / "experiments"]
+
+
+@pytest.fixture(autouse=True)
+def _restored_registries() -> Iterator[None]:
+    """Remove what an example registers."""
+    known = [(registry, set(registry)) for registry in (METHODS, SURROGATES)]
+    yield
+    for registry, names in known:
+        for name in set(registry) - names:
+            del registry[name]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -31,3 +46,18 @@ def test_examples_in_pages(page: Path) -> None:
 def test_the_readme_has_examples() -> None:
     _, tried = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
     assert tried >= 5
+
+
+def test_links_between_pages_lead_to_files() -> None:
+    for page in [*PAGES, *ROOT.glob("*.md")]:
+        links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+        assert [link for link in links if not (page.parent / link).exists()] == [], page
+
+
+def test_the_contributors_map_lists_every_package_and_top_level_module() -> None:
+    packages = [init.parent for source in SOURCES for init in source.rglob("__init__.py")]
+    modules = [path for path in SOURCES[0].glob("*.py") if path.name != "__init__.py"]
+    paths = [f"{folder.relative_to(ROOT)}/" for folder in packages]
+    paths += [str(module.relative_to(ROOT)) for module in modules]
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert [path for path in paths if f"`{path}`" not in guide] == []

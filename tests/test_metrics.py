@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as peers
 from tests.examples import CASE_NAMES, CASES, Case, labelled_scores
+from tests.oracle import equations
 
 from apmax import average_precision, operating_point, precision_recall_curve
-from apmax.objective import reference
 from apmax.validation import Floats, Mask
 
 Example = tuple[Floats, Mask]
@@ -22,7 +22,7 @@ def test_average_precision_equals_sklearn_and_equation_1(case: Case) -> None:
     weight = None if case.weight is None else case.weight / case.weight.max()
     theirs = peers.average_precision_score(case.positive, case.scores, sample_weight=weight)
     assert actual == pytest.approx(theirs, abs=1e-12)
-    oracle = reference.average_precision(case.scores, case.positive, weight)
+    oracle = equations.average_precision(case.scores, case.positive, weight)
     assert actual == pytest.approx(oracle, abs=1e-12)
 
 

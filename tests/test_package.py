@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import apmax
@@ -14,8 +16,10 @@ PUBLIC = {
     "APClassifier",
     "APClassifierCV",
     "ApmaxError",
+    "FitResult",
     "OperatingPoint",
     "PrecisionRecallCurve",
+    "StochasticAPClassifier",
     "Surrogate",
     "SurrogateAP",
     "__version__",
@@ -25,7 +29,10 @@ PUBLIC = {
     "surrogate_ap",
 }
 
-OPTIONAL = {"torch", "pandas", "pyarrow", "matplotlib", "typer", "rich", "pooch", "numba"}
+OPTIONAL = {
+    "torch", "pandas", "pyarrow", "matplotlib", "typer", "rich", "pooch", "numba", "skops",
+    "jinja2",
+}  # fmt: skip
 
 
 def run_python(code: str) -> str:
@@ -55,35 +62,62 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_import_brings_no_optional_dependency_and_not_even_numba() -> None:
-    code = "import sys, json, apmax, apmax.metrics, apmax.objective.exact, apmax.method.loop\n"
+    code = "import sys, json, apmax, apmax.metrics, apmax.objective.exact, apmax.methods\n"
     code += "print(json.dumps(sorted(sys.modules)))"
     loaded = {name.split(".")[0] for name in json.loads(run_python(code))}
     assert loaded & OPTIONAL == set()
 
 
-def test_import_takes_under_0_4_s_beyond_its_core_dependencies() -> None:
+def test_import_costs_little_beyond_numpy() -> None:
+    """CPU time, the least of five: at most 0.1 s, whatever else the machine does."""
     code = (
-        "import time, numpy, scipy.optimize, scipy.sparse, sklearn.base\n"
-        "start = time.perf_counter()\n"
+        "import time, numpy\n"
+        "start = time.process_time()\n"
         "import apmax\n"
-        "[getattr(apmax, name) for name in apmax.__all__]\n"
-        "print(time.perf_counter() - start)"
+        "print(time.process_time() - start)"
     )
-    assert min(float(run_python(code)) for _ in range(3)) < 0.4
+    assert min(float(run_python(code)) for _ in range(5)) < 0.1
 
 
-def test_compiling_is_announced_once_and_not_when_the_cache_serves(tmp_path: object) -> None:
-    code = "import apmax\n" + "apmax.average_precision([1, 0], [2.0, 1.0])\n" * 2
+def test_compiling_is_logged_once_and_the_cache_serves_the_next_process(tmp_path: Path) -> None:
+    code = "import logging, apmax, numpy\nlogging.basicConfig(level=logging.INFO)\n"
+    code += "n = numpy.arange(10_000)\n" + "apmax.average_precision(n % 9 == 0, n % 7)\n" * 2
     environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PATH": ""}
 
-    def errors() -> str:
-        return subprocess.run(
-            [sys.executable, "-c", code],
-            check=True,
-            capture_output=True,
-            text=True,
-            env=environment,
-        ).stderr
+    def errors(program: str) -> str:
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+        return done.stderr
 
-    assert errors().count("compiling") == 1
-    assert errors() == ""
+    assert errors(code).count("compiling") == 1
+    assert "compiling" not in errors(code)
+
+
+def test_without_logging_nothing_is_printed(tmp_path: Path) -> None:
+    code = "import apmax, numpy\nn = numpy.arange(10_000)\napmax.average_precision(n % 9 == 0, n % 7)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={"NUMBA_CACHE_DIR": str(tmp_path), "PATH": ""},
+    )
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_other_layouts_of_the_input_do_not_compile_again() -> None:
+    """Strided, read-only, float32 and integer scores, and read-only labels."""
+    from apmax._ranks import _count_range
+
+    scores = np.random.default_rng(0).random(10_000)
+    y = np.arange(10_000) % 9 == 0
+    frozen, labels = scores.copy(), y.copy()
+    for array in (frozen, labels):
+        array.setflags(write=False)
+    expected = apmax.average_precision(y, scores)
+    kinds = len(_count_range.signatures)
+    for other in (frozen, np.repeat(scores, 2)[::2], scores.tolist()):
+        assert apmax.average_precision(labels, other) == expected
+    apmax.average_precision(labels, scores.astype(np.float32))
+    assert len(_count_range.signatures) == kinds
+    np.testing.assert_array_equal(frozen, scores)

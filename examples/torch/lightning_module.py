@@ -1,4 +1,4 @@
-"""The same in Lightning: loss and sampler are in every checkpoint, so that a run can go on.
+"""Train with Lightning; every checkpoint includes the loss and the sampler.
 
 python examples/torch/lightning_module.py
 """
@@ -56,7 +56,7 @@ def train(epochs: int = 5, resume: str | None = None, **options: Any) -> tuple[A
         max_epochs=epochs,
         accelerator="cpu",
         logger=False,
-        use_distributed_sampler=False,  # the sampler knows of its replicas itself
+        use_distributed_sampler=False,  # the sampler has num_replicas and rank
         **options,
     )
     trainer.fit(module, ckpt_path=resume)
@@ -66,4 +66,4 @@ def train(epochs: int = 5, resume: str | None = None, **options: Any) -> tuple[A
 
 if __name__ == "__main__":
     module, test_ap = train(enable_checkpointing=False)
-    print(f"AP tracked {module.loss.average_precision():.3f}, test AP {test_ap:.3f}")
+    print(f"tracked AP {module.loss.average_precision():.3f}, test AP {test_ap:.3f}")

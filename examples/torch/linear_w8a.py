@@ -1,9 +1,9 @@
-"""A linear model on w8a (300 binary features, 3 % positives), by ADAP in PyTorch.
+"""Train a linear model on w8a (300 binary features, 3 % positives) with SOAP in PyTorch.
 
     python examples/torch/linear_w8a.py FOLDER_WITH_w8a_AND_w8a.t
 
-The files are on the LIBSVM data page; compressed ones (.xz) are read too. For linear models
-``apmax.APClassifier`` is faster; this shows that both are the same method.
+The files are on the LIBSVM data page; compressed files (.xz) are read as well. For linear models
+``apmax.APClassifier`` is faster.
 """
 
 import lzma
@@ -46,5 +46,5 @@ def train(folder: Path, method: str = "soap-adam", epochs: int = 4) -> float:
 
 if __name__ == "__main__":
     if len(sys.argv) < 2:
-        sys.exit("say where w8a and w8a.t are: python examples/torch/linear_w8a.py FOLDER")
+        sys.exit("pass the folder of w8a and w8a.t: python examples/torch/linear_w8a.py FOLDER")
     print(f"test AP {train(Path(sys.argv[1])):.3f}")

@@ -1,4 +1,4 @@
-"""Several labels per example, some of them missing: the mean of their average precisions.
+"""Train on several labels per example, some of them missing, for their mean AP.
 
 python examples/torch/multi_label.py
 """

@@ -1,9 +1,9 @@
-"""Train for average precision in a plain loop, beside cross-entropy for just as long.
+"""Train for average precision in a plain loop, compared with cross-entropy for as many epochs.
 
     python examples/torch/plain_loop.py
 
-The model is too simple for the data on purpose: then it matters which errors it makes. A
-network that can fit everything gains nothing from another loss.
+The model is deliberately too simple for the data, so that the loss decides which errors it
+makes. A network that can fit all examples gains little from another loss.
 """
 
 import copy
@@ -19,7 +19,7 @@ EPOCHS = 10
 
 
 def make_data(n: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Twenty features; the 4 % positives have one of two reasons."""
+    """Twenty features and 4 % positives, which have one of two causes."""
     generator = torch.Generator().manual_seed(seed)
     X = torch.randn(n, 20, generator=generator)
     noise = 0.5 * torch.randn(n, generator=generator)
@@ -37,7 +37,7 @@ def train_cross_entropy(model: nn.Module, X: Tensor, y: Tensor) -> None:
 
 
 def train_average_precision(model: nn.Module, X: Tensor, y: Tensor) -> None:
-    """Three things are new: the sampler, the index, and a loss that knows the labels."""
+    """Three things differ: the sampler, the index, and a loss that has the labels."""
     data = IndexedDataset(TensorDataset(X))
     sampler = PositiveNegativeBatchSampler(y, batch_size=128, positives_per_batch=32)
     loss = APLoss(y, tracker="moving_average")
@@ -47,7 +47,7 @@ def train_average_precision(model: nn.Module, X: Tensor, y: Tensor) -> None:
             optimizer.zero_grad()
             loss(torch.sigmoid(model(x)[:, 0]), index).backward()
             optimizer.step()
-        print(f"epoch {epoch + 1}: AP tracked {loss.average_precision():.3f}")
+        print(f"epoch {epoch + 1}: tracked AP {loss.average_precision():.3f}")
 
 
 def main(seed: int = 0) -> dict[str, float]:
@@ -55,7 +55,7 @@ def main(seed: int = 0) -> dict[str, float]:
     X_test, y_test = make_data(20_000, seed=2 * seed + 1)
     torch.manual_seed(seed)
     model = nn.Linear(20, 1)
-    train_cross_entropy(model, X, y)  # both go on from here
+    train_cross_entropy(model, X, y)  # both continue from here
     longer, sharper = copy.deepcopy(model), copy.deepcopy(model)
     train_cross_entropy(longer, X, y)
     train_average_precision(sharper, X, y)

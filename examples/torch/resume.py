@@ -1,4 +1,4 @@
-"""Train with checkpoints; stop it at any moment, start it again, and it ends the same.
+"""Train with checkpoints: an interrupted run resumes with bit-identical results.
 
 python examples/torch/resume.py [FOLDER]
 """
@@ -16,10 +16,10 @@ STEPS, EVERY = 300, 10
 
 
 def save(parts: dict[str, object], path: Path) -> None:
-    """Written aside and renamed: a checkpoint is whole, or it is the one before."""
-    aside = path.with_suffix(".part")
-    torch.save(parts, aside)
-    os.replace(aside, path)
+    """Write to a temporary file and rename it, so that a checkpoint is always complete."""
+    temporary = path.with_suffix(".part")
+    torch.save(parts, temporary)
+    os.replace(temporary, path)
 
 
 def train(folder: Path, steps: int = STEPS) -> nn.Module:
@@ -53,7 +53,7 @@ def train(folder: Path, steps: int = STEPS) -> nn.Module:
                 save({"step": step, **states}, path)
             if step == steps:
                 break
-    print(f"AP tracked after {step} steps: {loss.average_precision():.3f}")
+    print(f"tracked AP after {step} steps: {loss.average_precision():.3f}")
     return model
 
 

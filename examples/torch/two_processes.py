@@ -1,13 +1,12 @@
-"""Train on several processes; a process that dies is restarted and training goes on.
+"""Train on several processes; torchrun restarts a process that dies, and training resumes.
 
     export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
     torchrun --nproc-per-node 2 --max-restarts 3 examples/torch/two_processes.py [FOLDER]
 
-(The first line is for restarts: without it torchrun's workers may find the addresses of those
-that died, see pytorch issue 135712.)
+The first line is needed for restarts, because of pytorch issue 135712.
 
-Every rank gives its part of the batch. The loss sees all of it, and the weights move as in
-one process with the whole batch.
+Each rank passes its own part of the batch. The loss gathers all parts, and the updates equal
+those of one process with the whole batch.
 """
 
 import os
@@ -22,18 +21,18 @@ from torch.nn.parallel import DistributedDataParallel
 from apmax.torch import ADAP, APLoss, PositiveNegativeBatchSampler
 
 STEPS, EVERY = 50, 5
-BATCH, POSITIVES = 32, 8  # of all ranks together, 1, 2, 4 or 8 of them
+BATCH, POSITIVES = 32, 8  # over all ranks; for 1, 2, 4 or 8 ranks
 
 
 def main(folder: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(1007, 10, dtype=torch.float64, generator=generator)
     y = X[:, 0] + 0.5 * torch.randn(1007, generator=generator) > 1.8
-    loss = APLoss(y).double()  # may be made before the processes know each other
+    loss = APLoss(y).double()  # may be created before init_process_group
 
     dist.init_process_group("gloo")  # "nccl" on GPUs, with model and loss on cuda
     train(folder, X, y, loss)
-    dist.barrier()  # leave together, and after the model has gone
+    dist.barrier()  # wait for the slower rank
     dist.destroy_process_group()
 
 
@@ -69,11 +68,11 @@ def train(folder: Path, X: Tensor, y: Tensor, loss: APLoss, steps: int = STEPS) 
                 os.replace(path.with_suffix(".part"), path)
             if step == steps:
                 break
-    print(f"rank {rank}: AP tracked {loss.average_precision():.6f}")
+    print(f"rank {rank}: tracked AP {loss.average_precision():.6f}")
 
 
 def after_step(step: int) -> None:
-    """Where you would log, and where a test lets a process die."""
+    """Place for logging; a test kills a process here."""
 
 
 if __name__ == "__main__":

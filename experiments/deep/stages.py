@@ -1,28 +1,39 @@
-"""A stage: one network trained by one method from a start, with a folder of its own."""
+"""A stage: one network trained by one method, with its loss, optimizer and batches."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from itertools import chain, repeat
+from typing import cast
 
+import numpy as np
 import torch
+from torch import Tensor, nn
 
-from apmax.errors import ParameterError
-from experiments.deep.protocol import Setting
-from experiments.store import digest_of
+from apmax.methods import METHODS
+from apmax.torch import PositiveNegativeBatchSampler, SmoothAPLoss, from_table
+from experiments.deep.presets import DeepSetting
+
+COMPOSITIONAL = {
+    "adap": METHODS["adap-adam"],
+    "soap": METHODS["soap-adam"],
+    "adap-logistic": replace(METHODS["adap-adam"], surrogate="logistic"),
+}
+"""Methods of the library by their names in Table 4."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """All that its result depends on; `start` is the stage whose chosen weights it goes on from."""
+    """Everything that a result depends on; `start` is the stage whose weights it starts from."""
 
     data: str
     network: str
     seed: int
     method: str
-    setting: Setting
+    setting: DeepSetting
     weight_decay: float
     epochs: int
     batch_size: int
@@ -32,61 +43,65 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """In words, and a digest of all the rest."""
-        told = json.dumps(asdict(self), sort_keys=True)
-        digest = hashlib.sha256(told.encode()).hexdigest()[:8]
+        """Name of the stage's folder: the main fields and a digest of all of them."""
+        digest = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:8]
         return f"seed{self.seed}-{self.method}-{self.setting.words}-{self.epochs}ep-{digest}"
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Where and how to compute."""
+class StageObjective:
+    """Loss, optimizer and batches of a stage, on one of several ranks."""
 
-    device: str = "cpu"
-    amp: bool = False
-    compile: bool = False
-    processes: int = 1
-    threads: int | None = None
-
-    def check(self) -> None:
-        """That the device is there, before any work."""
-        kind = self.device.partition(":")[0]
-        available = {
-            "cpu": True,
-            "cuda": torch.cuda.is_available(),
-            "mps": torch.backends.mps.is_available(),
-        }
-        if kind not in available:
-            raise ParameterError(f"`device` = {self.device!r} must be cpu, cuda or mps")
-        if not available[kind]:
-            raise ParameterError(
-                f"`device` = {self.device!r}: PyTorch finds none on this machine; use cpu, or a "
-                f"build of PyTorch with {kind}"
+    def __init__(
+        self, stage: Stage, network: nn.Module, labels: Tensor, rank: int = 0, ranks: int = 1
+    ) -> None:
+        self.stage, self.size, self.rank, self.ranks = stage, labels.numel(), rank, ranks
+        setting, decay = stage.setting, stage.weight_decay
+        self.loss: nn.Module
+        self.optimizer: torch.optim.Optimizer
+        if stage.method in COMPOSITIONAL:
+            self.loss, self.optimizer = from_table(
+                COMPOSITIONAL[stage.method],
+                labels,
+                network.parameters(),
+                lr=setting.lr,
+                gamma=setting.gamma,
+                beta0=cast(float, setting.beta0),
+                penalty=decay / 2,  # torch's weight decay: λ‖w‖² has the gradient 2λw
+                schedule="constant",
             )
-        if kind == "cuda" and self.processes > torch.cuda.device_count():
-            raise ParameterError(
-                f"`processes` = {self.processes}, but there are {torch.cuda.device_count()} GPUs: "
-                "one process has one GPU"
-            )
-        if kind == "mps" and self.processes > 1:
-            raise ParameterError("`processes` must be 1 on mps, which is one device")
+        else:
+            smooth = stage.method == "smoothap"
+            self.loss = SmoothAPLoss(setting.gamma or 0.01) if smooth else nn.BCEWithLogitsLoss()
+            parameters = network.parameters()
+            self.optimizer = torch.optim.Adam(parameters, lr=setting.lr, weight_decay=decay)
+        self.sampler = PositiveNegativeBatchSampler(
+            labels,
+            stage.batch_size // ranks,
+            stage.positives_per_batch // ranks,
+            generator=torch.Generator().manual_seed(stage.seed),
+            num_replicas=ranks,
+            rank=rank,
+        )
+        self._resampled = map(torch.as_tensor, chain.from_iterable(repeat(self.sampler)))
 
-    @property
-    def digest(self) -> str:
-        """What changes results: precision, compilation, and how a batch is split."""
-        how = ("-amp" if self.amp else "") + ("-compiled" if self.compile else "")
-        return f"{self.device}{how}-{self.processes}"
+    def __call__(self, logits: Tensor, labels: Tensor, places: Tensor) -> Tensor:
+        """Loss of a batch; `places` are the indices of its images."""
+        if self.stage.method.startswith("cross-entropy"):
+            return cast(Tensor, self.loss(logits, labels.to(logits.dtype)))
+        targets = places if self.stage.method in COMPOSITIONAL else labels
+        return cast(Tensor, self.loss(torch.sigmoid(logits), targets))
+
+    def batches(self, epoch: int) -> Iterator[Tensor]:
+        """Yield indices: a shuffled pass for cross-entropy, else batches with more positives."""
+        if self.stage.method != "cross-entropy":
+            return self._resampled
+        order = torch.randperm(self.size, generator=generator_of(self.stage.seed, epoch))
+        whole = order[: self.size // self.stage.batch_size * self.stage.batch_size]
+        batches = whole.view(-1, self.stage.batch_size).unbind()
+        return (batch.tensor_split(self.ranks)[self.rank] for batch in batches)
 
 
-DEPENDS_ON = (
-    *("torch", "method", "problem", "kernels", "metrics.py", "data/cifar.py"),
-    *(f"paper/deep/{name}.py" for name in ("training", "objectives", "networks", "augmentation")),
-    "paper/deep/processes.py",
-)
-"""The code that makes the result of a stage; which stages there are is no part of it."""
-
-
-def results_folder(out: Path, machine: Machine) -> Path:
-    """Where results of this code on this kind of machine are."""
-    digest = digest_of(DEPENDS_ON)[:12]
-    return out / f"deep-{torch.__version__.split('+')[0]}-{machine.digest}-{digest}"
+def generator_of(*numbers: int) -> torch.Generator:
+    """Return a generator seeded by several numbers, such as seed, step and rank."""
+    state = np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0]
+    return torch.Generator().manual_seed(int(state) >> 1)

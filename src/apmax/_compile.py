@@ -40,19 +40,21 @@ def reordering_kernel(function: Function) -> Function:
 
 
 def _compiled(function: Function, **options: Any) -> Function:
+    # Kernels are called from Python and from each other, so C wrappers would only cost time.
+    options |= {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
     compiled: Function
     try:
-        compiled = njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+        compiled = njit(cache=True, **options)(function)
     except RuntimeError:  # "cannot cache function: no locator available"
-        return njit(nogil=True, error_model="numpy", **options)(function)  # type: ignore[no-any-return]
+        compiled = njit(**options)(function)
     _save_only_if_possible(compiled)
     return compiled
 
 
 def _save_only_if_possible(compiled: Any) -> None:
     """Ignore errors while saving: machine code that cannot be stored can still be run."""
-    cache = getattr(compiled, "_cache", None)
-    if cache is None:  # NUMBA_DISABLE_JIT
+    cache: Any = getattr(compiled, "_cache", None)
+    if not hasattr(cache, "save_overload"):  # NUMBA_DISABLE_JIT
         return
     save = cache.save_overload
 

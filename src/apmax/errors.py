@@ -1,51 +1,50 @@
-"""Everything apmax raises on purpose, as one tree.
+"""All exceptions that apmax raises deliberately, as one tree.
 
 ::
 
     ApmaxError
-    ├── MissingExtraError (an ImportError)  a package that `apmax[data]` would bring is missing
-    ├── DownloadError                       data that could not be fetched
-    ├── RankError (a RuntimeError)          a process that trains with us did not answer
-    └── InputError (also a ValueError)      what was passed in cannot be used
-        ├── EmptyInputError                 there is nothing to work on
+    ├── MissingExtraError (an ImportError)  an optional dependency is not installed
+    ├── DownloadError                       a data set could not be downloaded
+    ├── RankError (a RuntimeError)          another process of a distributed run failed
+    └── InputError (also a ValueError)      an argument or file cannot be used
+        ├── EmptyInputError                 an array is empty
         ├── ShapeError                      wrong number of dimensions, or lengths that differ
-        ├── NotNumericError                 text or objects where numbers are needed
+        ├── NotNumericError                 text or objects instead of numbers
         ├── NonFiniteError                  NaN or infinity
-        ├── LabelError                      labels that are not two known classes
-        │   └── NoPositiveError             AP needs at least one positive
-        ├── WeightError                     negative weights, or none left
-        ├── FileError                       no file there, or none of a known kind
-        │   ├── FileFormatError             a file whose content is broken, and where
-        │   └── CheckpointError             a checkpoint of another fit, in use, or damaged
-        ├── ModelFileError                  a file that holds no model of ours, or a broken one
-        └── ParameterError                  an option outside its range
-            ├── BackendError                a surrogate or method that this back end cannot run
-            ├── UnknownNameError            a name that is not in the list
-            └── UnreachableTargetError      no threshold meets the wish
+        ├── LabelError                      labels are not two known classes
+        │   └── NoPositiveError             average precision needs at least one positive
+        ├── WeightError                     negative weights, or no weight left
+        ├── FileError                       a file is missing or of unknown type
+        │   └── FileFormatError             the content of a file is invalid
+        ├── ModelFileError                  not a model file, or a damaged one
+        └── ParameterError                  a parameter is out of range
+            ├── BackendError                a back end cannot run a surrogate or method
+            ├── UnknownNameError            an unknown name
+            └── UnreachableTargetError      no threshold reaches the target
 
-Every message names the argument, shows the value, says why it cannot be used and what
-to do instead. An error is raised before anything is changed.
+Every message names the argument, shows its value, and says what is wrong and what to do. Errors
+are raised before any state changes.
 """
 
 
 class ApmaxError(Exception):
-    """Root of the tree: ``except ApmaxError`` catches all that apmax raises on purpose."""
+    """Base class: ``except ApmaxError`` catches everything that apmax raises deliberately."""
 
 
 class MissingExtraError(ApmaxError, ImportError):
-    """An optional package is needed and not installed; the message says which extra brings it."""
+    """An optional dependency is not installed; the message names the extra that installs it."""
 
 
 class DownloadError(ApmaxError):
-    """A data set could not be fetched; the message says how to provide it by hand."""
+    """A data set could not be downloaded; the message says how to provide it by hand."""
 
 
 class RankError(ApmaxError, RuntimeError):
-    """Another rank of the process group hangs or died; what is left of the run cannot go on."""
+    """Another rank of the process group failed or did not answer."""
 
 
 class InputError(ApmaxError, ValueError):
-    """An argument cannot be used. Also a ValueError, as scikit-learn's users expect."""
+    """An argument cannot be used; also a ValueError, as scikit-learn users expect."""
 
 
 class EmptyInputError(InputError):
@@ -57,52 +56,48 @@ class ShapeError(InputError):
 
 
 class NotNumericError(InputError):
-    """An array holds something that is not a real number."""
+    """An array holds something other than real numbers."""
 
 
 class NonFiniteError(InputError):
-    """An array holds NaN or infinity, or a range that double precision cannot hold."""
+    """An array holds NaN or infinity, or exceeds the range of double precision."""
 
 
 class LabelError(InputError):
-    """Labels are not two classes, or it is not said which class is positive."""
+    """Labels are not two classes, or the positive class is not specified."""
 
 
 class NoPositiveError(LabelError):
-    """No positive example: average precision is undefined."""
+    """There is no positive example, so average precision is undefined."""
 
 
 class WeightError(InputError):
-    """A sample weight is negative, or all positives weigh nothing."""
+    """A sample weight is negative, or a class has no weight."""
 
 
 class FileError(InputError):
-    """A file is not there, cannot be opened, or is of no known kind."""
+    """A file is missing, cannot be opened, or has an unknown type."""
 
 
 class FileFormatError(FileError):
-    """A file's content is broken; the message says where and what was expected."""
-
-
-class CheckpointError(FileError):
-    """A checkpoint belongs to another fit, is in use by one, or is damaged."""
+    """The content of a file is invalid; the message says where and what was expected."""
 
 
 class ModelFileError(InputError):
-    """A file holds no model, one of a newer apmax, or one that is broken or forged."""
+    """A file is not a model file, is damaged, or was written by a newer version."""
 
 
 class ParameterError(InputError):
-    """An option is outside its range."""
+    """A parameter is out of range."""
 
 
 class BackendError(ParameterError):
-    """A surrogate or method that the chosen back end cannot run; the message says what is missing."""
+    """A back end cannot run a surrogate or method; the message says what is missing."""
 
 
 class UnknownNameError(ParameterError):
-    """A name that apmax does not know; the message suggests the nearest one."""
+    """A name is unknown; the message suggests the closest one."""
 
 
 class UnreachableTargetError(ParameterError):
-    """No threshold reaches the precision or recall that was asked for."""
+    """No threshold reaches the requested precision or recall."""

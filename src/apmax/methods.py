@@ -27,8 +27,8 @@ Directions (what the learning rate η multiplies, eq. ada)
 ``adabound``    Adam with v clipped to [1/c_u², 1/c_l²]
 ==============  ==================================================================
 
-Symbols: β₀ is ``beta0``, β₁ is ``beta1``, β′ is ``beta2``, δ is ``delta``, (c_l, c_u) is ``bounds``.
-Betas weigh the NEW value, as in the paper; torch's betas are one minus ours.
+Symbols: β₀ is ``beta0``, β₁ is ``beta1``, β′ is ``beta2``, δ is ``delta`` and (c_l, c_u) is
+``bounds``. Betas weigh the NEW value, as in the paper; torch's betas are one minus ours.
 
 Differs from the paper: a row of U starts at its first estimate instead of a free U₁, and U and
 g are means over the n examples instead of sums.

@@ -23,6 +23,10 @@ from apmax.validation import (
 )
 
 
+COMPILED_FROM = 1 << 12
+"""Number of scores from which the compiled routine is faster than NumPy's binary search."""
+
+
 class PrecisionRecallCurve(NamedTuple):
     """Precision and recall at every distinct score, thresholds ascending.
 
@@ -86,15 +90,13 @@ def average_precision(
 
 def ap_of_scores(positive: Mask, scores: Floats, weight: Floats | None) -> float:
     """Compute average precision from validated input."""
-    from apmax._ranks import count_at_most, make_thresholds
-
     rows = scores[positive]
     ascending = np.argsort(rows)
     rows = rows[ascending]
     v = np.ones(rows.size) if weight is None else weight[positive][ascending]
     negative = ~positive
     # A negative counts against the positives whose score is at most its own.
-    at_most = count_at_most(make_thresholds(rows), scores[negative], 0.0)
+    at_most = _count_at_most(rows, scores[negative])
     against = np.bincount(
         at_most, None if weight is None else weight[negative], minlength=rows.size + 1
     )
@@ -105,6 +107,15 @@ def ap_of_scores(positive: Mask, scores: Floats, weight: Floats | None) -> float
     above = true_above[counted]
     precision = above / (above + false_above[counted])
     return min(float(v[counted] @ precision / v.sum()), 1.0)
+
+
+def _count_at_most(thresholds: Floats, scores: Floats) -> NDArray[Any]:
+    """Count the sorted thresholds ≤ each score; long arrays use a compiled routine."""
+    if scores.size < COMPILED_FROM:
+        return np.searchsorted(thresholds, scores, side="right")
+    from apmax._ranks import count_at_most, make_thresholds
+
+    return count_at_most(make_thresholds(thresholds), scores, 0.0)
 
 
 def precision_recall_curve(

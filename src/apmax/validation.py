@@ -1,6 +1,6 @@
-"""Checks that every public function shares, each with the message a user sees.
+"""Input validation shared by the public functions.
 
-All of them return clean arrays and never change what was passed in.
+Every function returns clean arrays and leaves its input unchanged.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ Mask = NDArray[np.bool_]
 
 
 def check_scores(scores: ArrayLike, *, name: str = "scores") -> Floats:
-    """One finite real number per example, as a contiguous float64 vector."""
+    """Return one finite real number per example as a contiguous float64 vector."""
     raw = _as_vector(scores, name)
     example = "" if name == "sample_weight" else ", for example model.predict_proba(X)[:, 1]"
     if raw.dtype.kind not in "biuf":
         raise NotNumericError(
             f"`{name}` must be real numbers, got dtype {raw.dtype}: pass a float array{example}"
         )
-    vector = np.ascontiguousarray(raw, dtype=np.float64)
+    vector = kernel_view(np.ascontiguousarray(raw, dtype=np.float64))
     if raw.dtype.kind in "iu" and np.abs(vector).max() > 2.0**53:
         raise NotNumericError(
-            f"`{name}` holds integers above 2⁵³, which doubles cannot tell apart: subtract a "
-            "common number, or pass their ranks"
+            f"`{name}` holds integers above 2⁵³, which doubles cannot represent: subtract a "
+            "constant, or pass their ranks"
         )
-    # One quick pass: a finite sum has finite terms; an infinite one may only have overflowed.
+    # A finite sum has finite terms; an infinite one may only have overflowed.
     with np.errstate(over="ignore", invalid="ignore"):
-        surely_finite = math.isfinite(vector.sum())
-    if not surely_finite and not np.isfinite(vector).all():
+        finite_sum = math.isfinite(vector.sum())
+    if not finite_sum and not np.isfinite(vector).all():
         bad = ~np.isfinite(vector)
         first = int(np.argmax(bad))
         raise NonFiniteError(
@@ -56,7 +56,7 @@ def check_scores(scores: ArrayLike, *, name: str = "scores") -> Floats:
 
 
 def check_labels(y: ArrayLike, *, pos_label: Any = None, name: str = "y") -> Mask:
-    """The mask of positives; labels are bool, {0, 1}, {-1, 1}, or anything with a `pos_label`."""
+    """Return the mask of positives of labels in bool, {0, 1}, {-1, 1}, or with `pos_label`."""
     raw = _as_vector(y, name)
     _check_no_label_is_missing(raw, name)
     positive = plain_positives(raw) if pos_label is None else None
@@ -66,25 +66,43 @@ def check_labels(y: ArrayLike, *, pos_label: Any = None, name: str = "y") -> Mas
         wanted = 1 if pos_label is None else pos_label
         present = ", ".join(_shown(raw)[:5])
         raise NoPositiveError(
-            f"`{name}` holds no positive example: no label equals {wanted!r}, they are {present}; "
-            "average precision needs one, so check the labels or pos_label="
+            f"`{name}` holds no positive example: no label equals {wanted!r} (labels are {present}); "
+            "check the labels or pass pos_label="
         )
-    return np.ascontiguousarray(positive, dtype=bool)
+    return kernel_view(np.ascontiguousarray(positive, dtype=bool))
+
+
+def kernel_view(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the array, or a view of a read-only one that Numba does not type as read-only.
+
+    Read-only arrays have a type of their own, for which every kernel would compile again. Kernels
+    never write to their inputs.
+    """
+    if array.flags.writeable:
+        return array
+    address, _ = array.__array_interface__["data"]
+    return np.asarray(_Interface(array, {**array.__array_interface__, "data": (address, False)}))
+
+
+class _Interface:
+    def __init__(self, owner: NDArray[Any], interface: dict[str, Any]) -> None:
+        self.owner = owner  # kept alive by the view
+        self.__array_interface__ = interface
 
 
 def check_same_length(**arrays: NDArray[Any]) -> None:
-    """All arrays have as many rows as the first."""
+    """Check that all arrays have as many rows as the first."""
     (first, reference), *rest = arrays.items()
     for name, array in rest:
         if array.shape[0] != reference.shape[0]:
             raise ShapeError(
                 f"`{first}` has {reference.shape[0]} elements and `{name}` has "
-                f"{array.shape[0]}: they must describe the same examples, in the same order"
+                f"{array.shape[0]}: pass one value per example in both"
             )
 
 
 def check_weights(sample_weight: ArrayLike | None, positive: Mask) -> Floats | None:
-    """One weight ≥ 0 per example, with some weight on the positives; None stays None."""
+    """Return non-negative weights with some weight on the positives; None stays None."""
     if sample_weight is None:
         return None
     weight = check_scores(sample_weight, name="sample_weight")
@@ -92,27 +110,27 @@ def check_weights(sample_weight: ArrayLike | None, positive: Mask) -> Floats | N
     if weight.min() < 0:
         first = int(np.argmax(weight < 0))
         raise WeightError(
-            f"`sample_weight` must be ≥ 0, got {weight[first]} at position {first}: a weight "
-            "counts how often an example is seen; use 0 to leave one out"
+            f"`sample_weight` must be ≥ 0, got {weight[first]} at position {first}: use 0 to leave "
+            "an example out"
         )
     if not weight[positive].any():
         raise WeightError(
-            "`sample_weight` is 0 for every positive example: average precision is undefined "
-            "then; give at least one positive a weight above 0"
+            "`sample_weight` is 0 for every positive example, so average precision is undefined: "
+            "give at least one positive a positive weight"
         )
     largest, least = weight.max(), weight[weight > 0].min()
     if least < largest * 1e-100:
         raise WeightError(
-            f"`sample_weight` reaches from {least:g} to {largest:g}: sums of them lose the small "
-            "ones altogether; use 0 for what is to be left out"
+            f"`sample_weight` ranges from {least:g} to {largest:g}, too wide for double precision: "
+            "use 0 to leave examples out"
         )
-    # Only ratios of weights matter: a power of two changes no digit and keeps sums finite.
+    # Only ratios matter: scaling by a power of two is exact and keeps sums finite.
     _, exponent = np.frexp(largest)
     return np.ldexp(weight, -int(exponent))
 
 
 def shares(weight: Floats | None, count: int) -> Floats:
-    """What each of `count` examples weighs of all; None is all alike."""
+    """Return weights that sum to 1; None gives equal weights."""
     return np.full(count, 1 / count) if weight is None else weight / weight.sum()
 
 
@@ -125,7 +143,7 @@ def check_real(
     at_most: float | None = None,
     why: str,
 ) -> float:
-    """A finite number within its bounds; `why` ends the message with reason and remedy."""
+    """Return a finite number within its bounds; `why` completes the error message."""
     bounds = [f"> {above:g}"] if above is not None else []
     bounds += [f"≥ {at_least:g}"] if at_least is not None else []
     bounds += [f"≤ {at_most:g}"] if at_most is not None else []
@@ -146,21 +164,21 @@ def check_real(
 
 
 def check_count(value: int, name: str, *, at_least: int = 1, why: str) -> int:
-    """A whole number no smaller than `at_least`."""
+    """Return an integer no smaller than `at_least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < at_least:
         raise ParameterError(f"`{name}` must be an integer ≥ {at_least}, got {value!r}: {why}")
     return int(value)
 
 
 def check_switch(value: bool, name: str) -> bool:
-    """True or False, or 1 or 0: of text, also "no" would switch something on."""
+    """Return a bool; text is refused, since bool("no") is True."""
     if not isinstance(value, (bool, int, np.bool_, np.integer)) or value not in (0, 1):
-        raise ParameterError(f"`{name}` must be True or False, got {value!r}: it is on or off")
+        raise ParameterError(f"`{name}` must be True or False, got {value!r}")
     return bool(value)
 
 
 def check_gamma(gamma: float) -> float:
-    """γ > 0: without a margin or a slope the surrogate is flat and f(u) = −u₁/u₂ undefined."""
+    """Return γ > 0."""
     return check_real(
         gamma,
         "gamma",
@@ -181,7 +199,7 @@ def _as_vector(values: ArrayLike, name: str) -> NDArray[Any]:
     if array.ndim != 1:
         raise ShapeError(
             f"`{name}` must be one-dimensional, got shape {array.shape}: pass one value per "
-            "example; of predict_proba(X), the column of the positive class, [:, 1]"
+            "example, for example predict_proba(X)[:, 1]"
         )
     if array.size == 0:
         raise EmptyInputError(f"`{name}` is empty: pass one value per example")
@@ -193,8 +211,8 @@ def _as_array(values: ArrayLike, name: str) -> NDArray[Any]:
         return np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:  # ragged, or a tensor with history
         raise ShapeError(
-            f"`{name}` cannot be read as one array ({error}): pass a flat list or a NumPy array; "
-            "of a tensor, tensor.detach().cpu().numpy()"
+            f"`{name}` cannot be converted to an array ({error}): pass a flat list or a NumPy array; "
+            "for a tensor, tensor.detach().cpu().numpy()"
         ) from None
 
 
@@ -207,7 +225,7 @@ def _numbers_or_objects(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def plain_positives(raw: NDArray[Any]) -> Mask | None:
-    """Positives of bool, {0, 1} and {-1, 1} labels without sorting; None for anything else."""
+    """Return the positives of bool, {0, 1} and {-1, 1} labels; None for any others."""
     if raw.dtype.kind == "b":
         return raw
     if raw.dtype.kind not in "iuf":
@@ -231,21 +249,21 @@ def _check_no_label_is_missing(raw: NDArray[Any], name: str) -> None:
         return
     if missing.any():
         raise LabelError(
-            f"`{name}` holds no label (NaN or None) at position {int(np.argmax(missing))}, and at "
-            f"{int(missing.sum())} in all: every example needs one; drop the rows without"
+            f"`{name}` has {int(missing.sum())} missing labels (NaN or None), the first at position "
+            f"{int(np.argmax(missing))}: drop these rows"
         )
 
 
 def _is_missing(label: Any) -> bool:
-    """None, NaN, NaT, and whatever else is not equal to itself."""
+    """Return whether a label is None, NaN, NaT or otherwise not equal to itself."""
     try:
         return label is None or not bool(label == label)  # noqa: PLR0124
-    except (TypeError, ValueError):  # pandas.NA, which will not say
+    except (TypeError, ValueError):  # pandas.NA
         return True
 
 
 def _shown(raw: NDArray[Any]) -> list[str]:
-    """The distinct labels as a person would write them."""
+    """Return the distinct labels as text."""
     try:
         classes = np.unique(raw).tolist()
     except TypeError:
@@ -254,19 +272,17 @@ def _shown(raw: NDArray[Any]) -> list[str]:
 
 
 def _positives_among(raw: NDArray[Any], pos_label: Any, name: str) -> Mask:
-    """Positives by `pos_label`, or the error that says why there can be none."""
+    """Return the positives by `pos_label`, or raise if that is not possible."""
     classes = _shown(raw)
     shown = ", ".join(classes[:5]) + (", …" if len(classes) > 5 else "")
     if len(classes) > 2:
         raise LabelError(
-            f"`{name}` holds {len(classes)} classes ({shown}) and average precision needs two: if "
-            "these are scores, the arguments are swapped; if they are classes, compare with one "
-            "of them first (y == label)"
+            f"`{name}` holds {len(classes)} classes ({shown}), but average precision needs two: if "
+            "these are scores, swap the arguments; otherwise pass y == label"
         )
     if pos_label is None:
         raise LabelError(
-            f"`{name}` holds {shown}, and only bool, {{0, 1}} and {{-1, 1}} say by themselves "
-            "which class is positive: pass pos_label="
+            f"`{name}` holds {shown}, which does not say which class is positive: pass pos_label="
         )
     if np.ndim(pos_label) != 0:
         raise LabelError(f"`pos_label` must be one label, got {pos_label!r}: one of {shown}")

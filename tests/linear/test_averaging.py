@@ -16,37 +16,37 @@ from tests.linear.six_features import X, Y
 
 from apmax import APClassifierCV, surrogate_ap
 from apmax.linear.averaging import (
-    DOUBT,
     NEGLIGIBLE,
-    all_on_the_surest,
+    TEMPERATURE,
+    select_by_lower_bound,
     standardised,
-    weigh,
+    weigh_by_gain,
 )
 from apmax.linear.design import Design, make_design
 
-STANDARD = np.array([0.5, 0.6, 0.7])
+BASELINE = np.array([0.5, 0.6, 0.7])
 ALPHAS = (1.0, 0.01)
 
 
 def test_weights_follow_the_formula() -> None:
-    scores = STANDARD + np.array([[0.0, 0.0, 0.0], [0.01, 0.02, 0.03], [0.02, 0.0, 0.04]])
-    gains = scores - STANDARD
+    scores = BASELINE + np.array([[0.0, 0.0, 0.0], [0.01, 0.02, 0.03], [0.02, 0.0, 0.04]])
+    gains = scores - BASELINE
     errors = [np.std(gain, ddof=1) / np.sqrt(3) for gain in gains[1:]]
-    expected = np.exp((gains.mean(axis=1) - 0.02) / (DOUBT * np.median(errors)))
-    np.testing.assert_allclose(weigh(scores, STANDARD), expected / expected.sum())
+    expected = np.exp((gains.mean(axis=1) - 0.02) / (TEMPERATURE * np.median(errors)))
+    np.testing.assert_allclose(weigh_by_gain(scores, BASELINE), expected / expected.sum())
 
 
 def test_a_clear_difference_decides_and_noise_does_not() -> None:
     noise = np.array([[0.1, -0.1, 0.0], [-0.1, 0.1, 0.001], [0.0, 0.1, -0.1]])
-    np.testing.assert_allclose(weigh(STANDARD + noise, STANDARD), 1 / 3, rtol=0.01)
-    clear = weigh(STANDARD + np.array([[0.1, 0.101, 0.1], [0.0, 0.001, 0.0]]), STANDARD)
+    np.testing.assert_allclose(weigh_by_gain(BASELINE + noise, BASELINE), 1 / 3, rtol=0.01)
+    clear = weigh_by_gain(BASELINE + np.array([[0.1, 0.101, 0.1], [0.0, 0.001, 0.0]]), BASELINE)
     assert clear.tolist() == [1.0, 0.0]
 
 
 def test_what_weighs_next_to_nothing_weighs_nothing() -> None:
     behind = np.linspace(0, 1, 50)[:, None]
-    scores = STANDARD - behind + np.array([-0.05, 0.0, 0.05])
-    weights = weigh(scores, STANDARD)
+    scores = BASELINE - behind + np.array([-0.05, 0.0, 0.05])
+    weights = weigh_by_gain(scores, BASELINE)
     assert weights.sum() == pytest.approx(1)
     assert weights[0] == weights.max()
     assert 0 < weights[weights > 0].min() / weights.max() >= NEGLIGIBLE
@@ -54,8 +54,8 @@ def test_what_weighs_next_to_nothing_weighs_nothing() -> None:
 
 
 def test_one_fold_gives_all_weight_to_the_best_and_equals_share() -> None:
-    assert weigh(np.array([[0.1], [0.3], [0.2]]), np.array([0.1])).tolist() == [0, 1, 0]
-    assert weigh(np.ones((4, 3)), np.ones(3)).tolist() == [0.25] * 4
+    assert weigh_by_gain(np.array([[0.1], [0.3], [0.2]]), np.array([0.1])).tolist() == [0, 1, 0]
+    assert weigh_by_gain(np.ones((4, 3)), np.ones(3)).tolist() == [0.25] * 4
 
 
 @pytest.mark.parametrize("matrix", [X, sp.csr_matrix(X)], ids=["dense", "CSR"])
@@ -107,15 +107,15 @@ def test_weights_are_rows_in_the_mean_too() -> None:
     np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-4)
 
 
-def test_the_heaviest_member_is_told_and_all_must_converge() -> None:
+def test_alpha_is_that_of_the_heaviest_member_and_all_must_converge() -> None:
     model = APClassifierCV(alphas=(1.0, 0.01), Cs=(0.1, 10.0), cv=3).fit(X, Y)
     share = max(shares.max() for shares in model.weights_.values())
-    told = 0 if np.isinf(model.alpha_) else 1 + list(model.alphas).index(model.alpha_)
-    assert model.weights_[model.scale_][told] == share
-    assert model.status_.converged
-    with pytest.warns(ConvergenceWarning, match=r"\d+ of \d+ fits: stopped at max_iter"):
+    place = 0 if np.isinf(model.alpha_) else 1 + list(model.alphas).index(model.alpha_)
+    assert model.weights_[model.scale_][place] == share
+    assert model.result_.converged
+    with pytest.warns(ConvergenceWarning, match=r"\d+ of \d+ fits stopped at max_iter"):
         stopped = APClassifierCV(alphas=(1.0, 0.01), Cs=(0.1, 10.0), cv=3, max_iter=2).fit(X, Y)
-    assert not stopped.status_.converged
+    assert not stopped.result_.converged
 
 
 def path_by_hand(design: Design, positive: Any, C: float) -> list[Any]:
@@ -164,7 +164,7 @@ def test_the_surest_gain_is_the_largest_less_half_its_standard_error() -> None:
         ([[0.0] * 3, [0.012] * 3, [0.0, 0.05, 0.03]], 2),  # 0.012 against 0.0267 − 0.0073
         ([[0.0] * 3, worse, worse], 0),
     ):
-        weights = all_on_the_surest(STANDARD + np.array(gains), STANDARD)
+        weights = select_by_lower_bound(BASELINE + np.array(gains), BASELINE)
         assert weights.tolist() == np.eye(3)[expected].tolist()
 
 

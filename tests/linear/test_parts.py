@@ -9,9 +9,9 @@ import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
-from tests.linear.six_features import LOGIT, RNG, D, N, X, Y, ap
+from tests.linear.six_features import LOGIT, RNG, D, N, X, Y, ap, make
 
-from apmax import APClassifier, errors
+from apmax import errors
 from apmax.linear.design import SCALES, Design, make_design
 from apmax.linear.full_batch import ap_objective, logistic_objective, minimise
 from apmax.linear.platt import platt
@@ -128,6 +128,5 @@ def test_scaling_and_back_is_the_identity() -> None:
 @pytest.mark.parametrize("solver", ["lbfgs", "adap-adagrad", "moap-v2", "soap-sgd"])
 @pytest.mark.parametrize("shift", [5.0, 30.0, 1e4])
 def test_features_far_from_zero_cost_nothing(solver: str, shift: float) -> None:
-    near = APClassifier(solver, random_state=0).fit(X, Y)
-    far = APClassifier(solver, random_state=0).fit(X + shift, Y)
+    near, far = make(solver).fit(X, Y), make(solver).fit(X + shift, Y)
     assert ap(far, X + shift) == pytest.approx(ap(near), abs=1e-3)

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks, for both estimators."""
+"""scikit-learn's own checks, for all estimators."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from apmax import APClassifier, APClassifierCV
+from apmax import APClassifier, APClassifierCV, StochasticAPClassifier
 
 
 @pytest.mark.filterwarnings(f"ignore::{ConvergenceWarning.__module__}.ConvergenceWarning")
 @parametrize_with_checks(
     [
         APClassifier(),
-        APClassifier("adap-adagrad", max_iter=500),
+        StochasticAPClassifier("adap-adagrad", max_iter=500),
         APClassifierCV(alphas=(1.0, 0.1), Cs=(0.1, 1.0)),
     ]
 )

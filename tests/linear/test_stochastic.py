@@ -1,22 +1,20 @@
-"""The fused loop does what apmax.method.loop does, draw by draw and step by step."""
+"""The compiled loop equals the oracle, draw by draw and step by step."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.oracle.algorithms import rounds_of
+from tests.oracle.estimates import Draw, Problem, draw_batches
 
 from apmax import surrogate_ap
 from apmax.linear._rounds import Draws, draw_distinct
 from apmax.linear.design import Design
 from apmax.linear.stochastic import StochasticRun
-from tests.oracle.estimates import LinearScorer, StochasticProblem
-from apmax.method.loop import descend
-from tests.oracle.sampling import Draw, draw_batches
 from apmax.methods import METHODS, Method
 from apmax.objective.surrogates import resolve
 from apmax.validation import Floats
@@ -31,15 +29,7 @@ OPTIONS = {"learning_rate": 0.5, "beta0": 0.9, "beta1": 0.4, "beta2": 0.1, "delt
 
 
 def draws(sampling: str, rounds: int = ROUNDS) -> list[Draw]:
-    endless = draw_batches(
-        np.random.default_rng(1),
-        positives=M,
-        negatives=N - M,
-        positives_per_batch=3,
-        negatives_per_batch=5,
-        sampling=sampling,
-    )
-    return list(islice(endless, rounds))
+    return draw_batches(1, M, N - M, 3, 5, sampling, rounds)
 
 
 def as_arrays(chosen: list[Draw], sampling: str) -> Draws:
@@ -59,7 +49,6 @@ def start_run(
         "surrogate": resolve(method.surrogate),
         "gamma": gamma_of(method),
         "penalty": 0.01,
-        "anchor": None,
         "fit_intercept": True,
         "positives_per_batch": 3,
         "negatives_per_batch": 5,
@@ -70,11 +59,6 @@ def start_run(
     return StochasticRun(method, design, POSITIVE, W, **(options | OPTIONS | changes))
 
 
-class PenaltyWithoutIntercept(StochasticProblem):
-    def penalty_gradient(self, w: Floats) -> Floats:
-        return 2 * self.penalty * np.append(w[:-1], 0.0)
-
-
 def reference(
     method: Method,
     chosen: list[Draw],
@@ -82,17 +66,16 @@ def reference(
     gamma: float | None = None,
     fade_over: int | None = None,
 ) -> list[Floats]:
-    problem = PenaltyWithoutIntercept(
-        LinearScorer(np.column_stack([X, np.ones(N)])),
-        np.flatnonzero(POSITIVE),
-        np.flatnonzero(~POSITIVE),
-        resolve(method.surrogate),
+    problem = Problem.of(
+        method,
+        np.column_stack([X, np.ones(N)]),
+        POSITIVE,
         gamma_of(method) if gamma is None else gamma,
         penalty=0.01,
-        pairs=method.pairs,
+        intercept=True,
     )
-    rounds = descend(method, problem, W, chosen, fade_over=fade_over, **OPTIONS)
-    return [one.w for one in rounds]
+    options = {"eta" if name == "learning_rate" else name: v for name, v in OPTIONS.items()}
+    return [one.w for one in rounds_of(method, problem, W, chosen, fade_over=fade_over, **options)]
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -202,16 +185,6 @@ def test_without_an_intercept_it_stays_where_it_was() -> None:
     assert run.w[0] != W[0]
 
 
-def test_the_penalty_pulls_towards_the_anchor() -> None:
-    anchor = np.append(np.full(D, 3.0), 0.0)
-    run = start_run("soap-sgd", penalty=0.5, anchor=anchor, learning_rate=0.1)
-    run.advance(3000)
-    free = start_run("soap-sgd", penalty=0.5, learning_rate=0.1)
-    free.advance(3000)
-    assert np.linalg.norm(run.w[:-1] - 3.0) < 0.7
-    assert np.linalg.norm(free.w[:-1]) < 0.7
-
-
 def test_state_takes_24_bytes_per_positive() -> None:
     memory = start_run("adap-adam").memory
     assert memory.u.nbytes + memory.written_at.nbytes == 24 * M
@@ -252,7 +225,7 @@ def test_weighted_sums_lie_in_the_box_of_u() -> None:
     """The least: a light positive that sees only itself. The most: heavy examples above one."""
     weight = np.where(np.arange(N) % 2, 0.01, 3.0)
     run = start_run("moap-v2", weight=weight)
-    _, top1, bottom2, top2 = run.rules.edges
+    _, top1, bottom2, top2 = run.rules.omega
     v = weight / weight[POSITIVE].mean()
     light = np.flatnonzero(POSITIVE & (weight < 1))[0]
     hinge = resolve("squared_hinge")

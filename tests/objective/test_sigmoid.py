@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from apmax.objective._logistic import NODE_DISTANCE
 from apmax.objective._mesh import BASIS, STENCIL
 from apmax.objective._sigmoid import SLOPE_TERMS, VALUE_TERMS, sigmoid_sums
-from apmax.objective._sigmoid_sums import NODE_DISTANCE
 
 DECAY = np.linspace(0, 1, 100_001)
 

@@ -1,6 +1,6 @@
-r"""Equations (1)-(4) of the paper, pair by pair: O(mn), readable, the oracle of every fast path.
+r"""Equations (1)-(4) of the paper, pair by pair: the O(mn) oracle of every fast routine.
 
-Weights v (all ones if not given) count how often an example is seen:
+Weights v (all ones if not given) count how often an example occurs:
 
     (1)  AP   = Σᵢ vᵢ · r⁺(xᵢ)/r(xᵢ) / Σᵢ vᵢ        over positives i
     (2)  ÂP   = Σᵢ vᵢ · g₁ᵢ/g₂ᵢ / Σᵢ vᵢ
@@ -12,9 +12,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from apmax.objective.outer import outer_gradient, outer_value
+from apmax.objective.omega import Omega
 from apmax.objective.surrogates import Surrogate
 from apmax.validation import Floats, Mask
+
+
+def outer_value(u: Floats) -> Floats:
+    """f(u) = −u₁/u₂ for each row of an (…, 2) array."""
+    return np.asarray(-u[..., 0] / u[..., 1])
+
+
+def outer_gradient(u: Floats) -> Floats:
+    """∇f(u) = (−1/u₂, u₁/u₂²) for each row of an (…, 2) array."""
+    return np.stack([-1.0 / u[..., 1], u[..., 0] / u[..., 1] ** 2], axis=-1)
+
+
+def project(omega: Omega, u: Floats) -> Floats:
+    """Π_Ω[u], row by row: Ω is a box, so the nearest point is a clip."""
+    return np.stack(
+        [
+            np.clip(u[..., 0], omega.bottom1, omega.top1),
+            np.clip(u[..., 1], omega.bottom2, omega.top2),
+        ],
+        axis=-1,
+    )
 
 
 def average_precision(scores: Floats, positive: Mask, weight: Floats | None = None) -> float:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.oracle import equations
 
-from apmax.objective import reference
 from apmax.objective.surrogates import resolve
 
 HINGE, LOGISTIC = resolve("squared_hinge"), resolve("logistic")
@@ -14,32 +14,32 @@ POSITIVE = np.array([True, False, True])
 
 
 def test_average_precision_by_hand() -> None:
-    assert reference.average_precision(SCORES, POSITIVE) == pytest.approx((1 + 2 / 3) / 2)
+    assert equations.average_precision(SCORES, POSITIVE) == pytest.approx((1 + 2 / 3) / 2)
 
 
 def test_ties_count_as_ranked_higher() -> None:
     scores, positive = np.array([0.5, 0.5, 0.5]), np.array([True, False, False])
-    assert reference.average_precision(scores, positive) == pytest.approx(1 / 3)
+    assert equations.average_precision(scores, positive) == pytest.approx(1 / 3)
 
 
 def test_inner_values_by_hand() -> None:
     # Row of 0.9, γ = 0.2: itself 0.2², from 0.8 (0.1)², from 0.4 nothing.
     # Row of 0.4: from 0.9 (0.7)², itself 0.2², from 0.8 (0.6)².
-    g = reference.inner_values(SCORES, POSITIVE, HINGE, 0.2)
+    g = equations.inner_values(SCORES, POSITIVE, HINGE, 0.2)
     expected = np.array([[0.04, 0.04 + 0.01], [0.49 + 0.04, 0.49 + 0.04 + 0.36]]) / 3
     np.testing.assert_allclose(g, expected, rtol=1e-12)
 
 
 def test_objective_by_hand() -> None:
     expected = -(0.04 / 0.05 + 0.53 / 0.89) / 2
-    assert reference.objective(SCORES, POSITIVE, HINGE, 0.2) == pytest.approx(expected)
+    assert equations.objective(SCORES, POSITIVE, HINGE, 0.2) == pytest.approx(expected)
 
 
 def test_a_steep_logistic_is_average_precision() -> None:
     rng = np.random.default_rng(0)
     scores, positive = rng.permutation(50) / 10, rng.random(50) < 0.3
     # A pair of a positive with itself counts ℓ(0) = ½ where AP counts 1: doubling them shows it.
-    value = -reference.objective(scores, positive, LOGISTIC, 1e4)
+    value = -equations.objective(scores, positive, LOGISTIC, 1e4)
     by_hand = []
     for i in np.flatnonzero(positive):
         above = scores > scores[i]
@@ -53,10 +53,10 @@ def test_gradient_by_finite_differences(surrogate, weighted: bool) -> None:
     rng = np.random.default_rng(3)
     scores, positive = rng.random(12), np.arange(12) % 3 == 0
     weight = rng.integers(0, 3, 12) + 0.5 if weighted else None
-    gradient = reference.objective_gradient(scores, positive, surrogate, 0.7, weight)
+    gradient = equations.objective_gradient(scores, positive, surrogate, 0.7, weight)
     step = 1e-6
     for j in range(12):
         move = step * (np.arange(12) == j)
-        up = reference.objective(scores + move, positive, surrogate, 0.7, weight)
-        down = reference.objective(scores - move, positive, surrogate, 0.7, weight)
+        up = equations.objective(scores + move, positive, surrogate, 0.7, weight)
+        down = equations.objective(scores - move, positive, surrogate, 0.7, weight)
         assert gradient[j] == pytest.approx((up - down) / (2 * step), abs=1e-8)

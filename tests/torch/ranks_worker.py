@@ -67,7 +67,7 @@ def check_errors(rank: int) -> None:
 
 
 def main(folder: Path) -> None:
-    dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=120))
     rank = dist.get_rank()
     check_parts(rank)
     check_errors(rank)

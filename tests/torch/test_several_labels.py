@@ -10,9 +10,7 @@ import pytest
 import torch
 
 from apmax import surrogate_ap
-from apmax.errors import (
-    LabelError,
-)
+from apmax.errors import LabelError
 from apmax.torch import APLoss
 
 

@@ -231,9 +231,7 @@ def _weigh(weights, chosen, out):
 
 
 @kernel
-def run_rounds(
-    features, positives, negatives, weights, draws, steps, rules, value, slope, memory
-):
+def run_rounds(features, positives, negatives, weights, draws, steps, rules, value, slope, memory):
     """Run one round per row of the draws; return ‖∇̃‖ of the last.
 
     `weights` are those of the positives and of the negatives, empty if all are 1; their mean over
@@ -317,8 +315,8 @@ def draw_distinct(uniform, population, out):
     while slots < 2 * size:
         slots *= 2
     table = np.empty(slots, np.int64)
-    for slot in range(slots):
-        table[slot] = -1
+    for k in range(slots):
+        table[k] = -1
     for r in range(rounds):
         for k in range(size):
             last = population - size + k
@@ -333,5 +331,5 @@ def draw_distinct(uniform, population, out):
                     slot = (slot + 1) & (slots - 1)
             table[slot] = x
             out[r, k] = x
-        for slot in range(slots):
-            table[slot] = -1
+        for k in range(slots):
+            table[k] = -1

@@ -125,8 +125,8 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             total = max(float(given.sum()), float(np.count_nonzero(given)))
             if not given[~positive].any():
                 raise WeightError(
-                    "`sample_weight` is 0 for every negative example: give some of them a positive "
-                    "weight"
+                    "`sample_weight` is 0 for every negative example: a classifier needs both "
+                    "classes; give some negatives a positive weight"
                 )
         _warn_if_common(positive, weight, classes)
         return TrainingSet(X, positive, weight, total, classes)
@@ -164,7 +164,7 @@ def _check_that_weights_fit(features: int) -> None:
     needed = VECTORS * 8 * features
     if needed > memory:
         raise ShapeError(
-            f"`X` has {features} features, and a fit needs at least {needed / 1e9:.3g} GB for their "
-            f"weights, more than this machine's {memory / 1e9:.3g}: drop features that do not occur, "
-            "for example with X[:, numpy.unique(X.indices)]"
+            f"`X` has {features} features, and a fit needs at least {needed / 1e9:.3g} GB for "
+            f"their weights, more than this machine's {memory / 1e9:.3g} GB: drop features that do "
+            "not occur, for example with X[:, numpy.unique(X.indices)]"
         )

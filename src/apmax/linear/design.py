@@ -48,7 +48,8 @@ class Design:
     def vjp(self, slopes: Floats) -> Floats:
         """Return the gradient in (w, b) of a function of the margins with slopes ∂/∂z."""
         total = slopes.sum()
-        return np.append((transposed_product(self.X, slopes) - self.centre * total) * self.scale, total)
+        centred = transposed_product(self.X, slopes) - self.centre * total
+        return np.append(centred * self.scale, total)
 
     def unscaled(self, w: Floats) -> Floats:
         """Return the same function as weights of the features as given."""

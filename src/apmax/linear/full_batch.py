@@ -1,7 +1,7 @@
 """Full-batch fits by L-BFGS: logistic regression and the exact AP objective.
 
-All work on a :class:`~apmax.linear.design.Design`, so on scaled features without a copy of X, and on
-parameters (w, b) whose intercept is never penalised.
+All work on a :class:`~apmax.linear.design.Design`, so on scaled features without a copy of X. The
+parameters are (w, b); the intercept b is never penalised.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from apmax.objective._examples import NO_WEIGHTS
 from apmax.objective.omega import Omega
 from apmax.objective.surrogates import LOGISTIC, SQUARED_HINGE, Surrogate
 from apmax.registry import Registry
-from apmax.validation import Floats, Mask
+from apmax.validation import Floats, Mask, kernel_view
 
 RowIndices = NDArray[np.int64]
 SAMPLING = Registry("sampling", {"shared": True, "independent": False})
@@ -198,9 +198,10 @@ def _features(design: Design) -> Any:
     none = np.empty(0, dtype=X.dtype)
     centre = design.centre if design.centre.any() else np.empty(0)
     if sp.issparse(X):
-        return Features(none.reshape(0, 0), X.data, X.indices, X.indptr, design.scale, centre)
+        parts = (kernel_view(part) for part in (X.data, X.indices, X.indptr))
+        return Features(none.reshape(0, 0), *parts, design.scale, centre)
     no_index = np.empty(0, dtype=np.int32)
-    return Features(X, none, no_index, no_index, design.scale, centre)
+    return Features(kernel_view(X), none, no_index, no_index, design.scale, centre)
 
 
 def _rules(

@@ -115,7 +115,7 @@ class StochasticAPClassifier(WarmStart):
     >>> from sklearn.datasets import load_breast_cancer
     >>> from apmax import StochasticAPClassifier, average_precision
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = StochasticAPClassifier("adap-adam", random_state=0).fit(X[::2], y[::2])
+    >>> model = StochasticAPClassifier("soap-adam", random_state=0).fit(X[::2], y[::2])
     >>> average_precision(y[1::2], model.decision_function(X[1::2])) > 0.98
     True
     """

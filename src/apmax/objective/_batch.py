@@ -1,8 +1,8 @@
 """Kernels for one batch: estimates of the inner values, U after a round, and the gradient.
 
 They serve the linear loop (:mod:`apmax.linear._rounds`) and the torch loss
-(:mod:`apmax.torch._fused`). Each class of a batch is weighted by its own sampling rate, and the pair
-of a positive with itself is counted once, exactly. With c_i positives k ≠ i in the batch,
+(:mod:`apmax.torch._fused`). Each class of a batch is weighted by its own sampling rate, and the
+pair of a positive with itself is counted once, exactly. With c_i positives k ≠ i in the batch,
 
     g̃₁ᵢ = (1/n) [ℓᵢᵢ + (m−1)/c_i · Σ_{k ≠ i} ℓₖᵢ],      g̃₂ᵢ = g̃₁ᵢ + (n−m)/(n·b) · Σ_neg ℓₖᵢ,
 

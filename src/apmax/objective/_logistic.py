@@ -111,10 +111,12 @@ class SigmoidSums(SortedRows):
         if 4 * inside[start] < sample.size:  # too sparse everywhere: no mesh
             return None
         first, last = float(sample[start]), float(sample[start + inside[start] - 1])
-        margin = min((last - first) / 8, width - (last - first))  # for scores that the sample missed
+        margin = min((last - first) / 8, width - (last - first))  # for unsampled scores
         return max(first - margin / 2, examples.low), min(last + margin / 2, examples.high)
 
-    def _split(self, scores: Floats, weight: Floats, skip: Mask | None, high: float) -> _SplitPoints:
+    def _split(
+        self, scores: Floats, weight: Floats, skip: Mask | None, high: float
+    ) -> _SplitPoints:
         """Split the points of one class into those inside and outside the mesh."""
         if self.low <= self.examples.low and high >= self.examples.high:
             return _SplitPoints(scores, weight, SKIP_NONE if skip is None else skip, NO_POINTS)
@@ -201,7 +203,13 @@ class SigmoidSums(SortedRows):
         if self.cells:
             polynomials = polynomials_of_cells(field[line.mesh])
             over_threads(
-                evaluate_cells, out.size, *points[:3], self.low, self.cells_per_unit, polynomials, out
+                evaluate_cells,
+                out.size,
+                *points[:3],
+                self.low,
+                self.cells_per_unit,
+                polynomials,
+                out,
             )
         weight = points.weight[points.outside] if points.weight.size else 1.0
         out[points.outside] = field[nodes]

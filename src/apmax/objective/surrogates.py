@@ -122,8 +122,8 @@ def check_surrogate(surrogate: Surrogate, gamma: float) -> None:
     lower = surrogate.lower_bound(gamma)
     if not 0 < lower < np.inf:
         raise ParameterError(
-            f"surrogate {surrogate.name!r} has ℓ(0) = {lower} at γ = {gamma:g}: it must be positive "
-            "and finite, otherwise precision is undefined for the highest positive"
+            f"surrogate {surrogate.name!r} has ℓ(0) = {lower} at γ = {gamma:g}: it must be "
+            "positive and finite, otherwise precision is undefined for the highest positive"
         )
 
 

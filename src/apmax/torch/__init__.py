@@ -8,9 +8,10 @@ except ImportError as error:  # pragma: no cover - the tests' machine has it
     raise ImportError("apmax.torch needs PyTorch: pip install 'apmax[torch]'") from error
 
 from apmax.torch.average_precision import APLoss
-from apmax.torch.batch_losses import BlackboxAPLoss, ExactAPLoss, FastAPLoss, SmoothAPLoss
+from apmax.torch.batch_losses import BlackboxAPLoss, FastAPLoss, SmoothAPLoss
 from apmax.torch.compositional import CompositionalLoss
-from apmax.torch.methods import from_table
+from apmax.torch.exact_loss import ExactAPLoss
+from apmax.torch.method_table import from_table
 from apmax.torch.optim import ADAP, MOAP, SOAP
 from apmax.torch.sampler import IndexedDataset, PositiveNegativeBatchSampler
 

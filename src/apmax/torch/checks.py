@@ -1,4 +1,4 @@
-"""What every loss refuses, with the message that a user sees."""
+"""Checks of tensors that are shared by the losses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apmax.errors import NonFiniteError, NotNumericError, ParameterError, ShapeE
 
 
 def check_floating(tensor: Any, name: str) -> None:
-    """A tensor of floating point numbers."""
+    """Check that `tensor` holds floating point numbers."""
     if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
         kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
         raise NotNumericError(
@@ -22,22 +22,22 @@ def check_floating(tensor: Any, name: str) -> None:
 
 
 def check_finite(tensor: Tensor, what: str) -> None:
-    """No NaN, no infinity."""
+    """Check that `tensor` holds neither NaN nor infinity; `what` names one element."""
     detached = tensor.detach()
     if not math.isfinite(float(detached.sum())) and not bool(detached.isfinite().all()):
         raise NonFiniteError(
-            f"{what} is NaN or infinite, nothing has changed: look at the inputs of this batch, or "
-            "lower the learning rate"
+            f"{what} is NaN or infinite; the state is unchanged: check the inputs of this batch, "
+            "or lower the learning rate"
         )
 
 
 def check_index(index: Any, size: int, device: torch.device) -> Tensor:
-    """One integer per row of the batch, on the same device."""
+    """Check one integer per row of the batch, on the same device."""
     if not isinstance(index, Tensor) or index.dtype not in (torch.int64, torch.int32):
         kind = index.dtype if isinstance(index, Tensor) else type(index).__name__
         raise NotNumericError(
             f"`index` must be a tensor of integers, got {kind}: the positions of the batch in the "
-            "data set, which IndexedDataset yields"
+            "data set, as IndexedDataset yields them"
         )
     if index.shape != (size,):
         raise ShapeError(f"`index` must have shape ({size},), got {tuple(index.shape)}")
@@ -49,18 +49,20 @@ def check_index(index: Any, size: int, device: torch.device) -> Tensor:
 
 
 def check_rows(index: Tensor, size: int) -> None:
-    """Distinct numbers from 0 to size − 1."""
+    """Check that `index` holds distinct numbers from 0 to size − 1."""
     if not index.numel():
-        raise ShapeError("`index` is empty: give at least one row")
+        raise ShapeError("`index` is empty: pass at least one row")
     ordered = index.sort().values
     first, last = int(ordered[0]), int(ordered[-1])
     if first < 0 or last >= size:
         raise ParameterError(
-            f"`index` holds {first if first < 0 else last}, outside of 0 … {size - 1}: use "
-            "positions in the data set that the loss was made for"
+            f"`index` holds {first if first < 0 else last}, outside 0 … {size - 1}: pass "
+            "positions in the data set whose labels the loss has"
         )
     if index.numel() > 1 and bool((ordered[1:] == ordered[:-1]).any()):
-        labels = " (are these labels? It takes places in the data set)" if last <= 1 else ""
+        labels = (
+            " (are these labels? The loss takes positions in the data set)" if last <= 1 else ""
+        )
         raise ParameterError(
             f"`index` holds a position twice{labels}: draw batches without replacement, for "
             "example with PositiveNegativeBatchSampler"
@@ -68,7 +70,7 @@ def check_rows(index: Tensor, size: int) -> None:
 
 
 def check_box(box: Any, size: int) -> tuple[Tensor, Tensor]:
-    """The edges as `size` doubles each, low ones below high ones; infinite for None."""
+    """Return the bounds as `size` doubles each; None is infinite bounds."""
     if box is None:
         box = (-math.inf, math.inf)
     try:

@@ -1,4 +1,4 @@
-"""What the ranks of a process group see of each other: one batch, the same on all of them."""
+"""One batch from the parts of all ranks of a process group."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch.autograd.function import once_differentiable
 from apmax.errors import ApmaxError, ParameterError, RankError
 
 REFUSED = -1
-"""What a rank sends in place of its size if it cannot take part."""
+"""Sent by a rank in place of its size if its part raised an error."""
 
 
 def world_size(group: Any = None) -> int:
-    """How many processes train together; 1 without a process group, or with ``group=False``."""
+    """Return the number of processes; 1 without a process group, or with ``group=False``."""
     if group is False or not (dist.is_available() and dist.is_initialized()):
         return 1
     return dist.get_world_size(group)
@@ -26,10 +26,10 @@ def world_size(group: Any = None) -> int:
 def gather_checked(
     check: Callable[[], tuple[Tensor, ...]], device: torch.device, group: Any = None
 ) -> tuple[Tensor, ...]:
-    """What `check` returns on every rank, joined row by row in the order of the ranks.
+    """Return the tensors of `check` from all ranks, concatenated in the order of the ranks.
 
-    If it raises on one rank it fails on all: the others would wait for it in vain. Lengths may
-    differ, but are the same for all tensors of a rank.
+    An error on one rank is raised on all ranks, which would otherwise wait forever. Lengths may
+    differ between ranks, but not between the tensors of a rank.
     """
     if world_size(group) == 1:
         return check()
@@ -41,8 +41,8 @@ def gather_checked(
     sizes = _gather_sizes(tensors[0].shape[0], device, group)
     if REFUSED in sizes:
         raise ParameterError(
-            f"rank {sizes.index(REFUSED)} refused its part of the batch, nothing has changed: its "
-            "own error says why"
+            f"rank {sizes.index(REFUSED)} raised an error for its part of the batch; the state is "
+            "unchanged: see the error of that rank"
         )
     return tuple(_gather_rows(tensor, sizes, group) for tensor in tensors)
 
@@ -58,20 +58,20 @@ def _all_gather(parts: list[Tensor], own: Tensor, group: Any) -> None:
     try:
         dist.all_gather(parts, own, group=group)
     except RuntimeError as error:
-        if not _is_of_a_connection(error):
+        if not _is_connection_error(error):
             raise
         raise RankError(
-            f"rank {dist.get_rank(group)} waited for the parts of {len(parts) - 1} other rank(s) "
-            f"and one did not answer ({' '.join(str(error).split())[:200]}): look there for what "
-            "it hangs in or died of; the time to wait is `timeout` of init_process_group"
+            f"rank {dist.get_rank(group)} waited for {len(parts) - 1} other rank(s), and one did "
+            f"not answer ({' '.join(str(error).split())[:200]}): check the log of the other ranks; "
+            "`timeout` of init_process_group sets the time to wait"
         ) from error
 
 
-def _is_of_a_connection(error: RuntimeError) -> bool:
-    """Whether a rank did not answer: gloo says so in words only."""
-    told = str(error).lower()
+def _is_connection_error(error: RuntimeError) -> bool:
+    """Whether a rank did not answer. For gloo only the message tells."""
+    message = str(error).lower()
     words = ("timed out", "timeout", "connection", "peer", "socket")
-    return isinstance(error, dist.DistError) or any(word in told for word in words)
+    return isinstance(error, dist.DistError) or any(word in message for word in words)
 
 
 def _gather_rows(rows: Tensor, sizes: list[int], group: Any) -> Tensor:
@@ -80,10 +80,10 @@ def _gather_rows(rows: Tensor, sizes: list[int], group: Any) -> Tensor:
 
 
 class _GatherRows(torch.autograd.Function):
-    """Backward, this rank's part of the gradient, times the number of ranks.
+    """Concatenate forward; backward, return this rank's gradient times the number of ranks.
 
-    DDP divides the sum over the ranks by their number, so the weights move as in one process
-    that has the whole batch.
+    DDP averages gradients over the ranks, so the update equals that of one process with the
+    whole batch.
     """
 
     @staticmethod
@@ -92,7 +92,7 @@ class _GatherRows(torch.autograd.Function):
         ctx.own, ctx.ranks = rows.shape[0], len(sizes)
         largest = max(sizes)
         padded = rows.contiguous()
-        if rows.shape[0] < largest:  # every rank must send as much
+        if rows.shape[0] < largest:  # all ranks must send the same size
             rest = rows.new_zeros((largest - rows.shape[0], *rows.shape[1:]))
             padded = torch.cat([padded, rest])
         parts = [torch.empty_like(padded) for _ in sizes]

@@ -1,4 +1,4 @@
-"""Which examples are positive: labels of any kind, kept as the sorted places of the positives."""
+"""Training labels of any kind, stored as the sorted positions of the positives."""
 
 from __future__ import annotations
 
@@ -12,13 +12,21 @@ from apmax.errors import EmptyInputError, LabelError, NoPositiveError, ShapeErro
 from apmax.validation import check_labels
 
 
+class BatchLabels(NamedTuple):
+    """Labels of a batch of B examples, in tensors of shape (L, B)."""
+
+    rows: Tensor
+    """Row of U; only valid for positives."""
+    positive: Tensor
+    negative: Tensor
+
+
 class LabelTable(nn.Module):
-    """Labels of n examples under L names; only positives and, if any, missing ones take room.
+    """L labels of n examples; memory is used only by positives and by missing labels.
 
-    `counts` holds (m, n) of every name: its positives, and its examples with a label.
-
-    A cell is ``label · n + example``. Positive cells are sorted, so that the row of U that
-    belongs to a cell is its place among them; missing cells are one bit each.
+    A cell is ``label · n + example``. Positive cells are sorted, and the position of a cell among
+    them is its row of U. Missing cells take one bit each. `counts` holds (m, n) for every label:
+    the number of its positives, and of the examples that have the label.
     """
 
     cells: Tensor
@@ -29,36 +37,36 @@ class LabelTable(nn.Module):
     def __init__(self, labels: Any) -> None:
         super().__init__()
         positive, missing = _read(labels)
-        self.examples, self.names = positive.shape[0], positive.shape[1]
-        transposed = positive.T.reshape(-1) if self.names > 1 else positive[:, 0]
+        self.examples, self.num_labels = positive.shape[0], positive.shape[1]
+        transposed = positive.T.reshape(-1) if self.num_labels > 1 else positive[:, 0]
         self.register_buffer("cells", torch.from_numpy(np.flatnonzero(transposed)))
         bits = np.empty(0, np.uint8)
         if missing is not None:
             bits = np.packbits(missing.T.reshape(-1), bitorder="little")
         self.register_buffer("missing", torch.from_numpy(bits), persistent=False)
         positives = np.count_nonzero(positive, axis=0)
-        known = np.full(self.names, self.examples)
+        known = np.full(self.num_labels, self.examples)
         known -= 0 if missing is None else missing.sum(axis=0)
         self.counts = list(zip(positives.tolist(), known.tolist(), strict=True))
         self.register_buffer("positives", torch.from_numpy(positives), persistent=False)
         self.register_buffer("known", torch.from_numpy(known))
 
-    def is_other(self, state: Any, prefix: str) -> bool:
-        """Whether a checkpoint belongs to other labels."""
+    def differs(self, state: Any, prefix: str) -> bool:
+        """Return whether a checkpoint has other labels."""
         return any(
-            prefix + name in state and not torch.equal(state[prefix + name].cpu(), mine.cpu())
-            for name, mine in (("cells", self.cells), ("known", self.known))
+            prefix + name in state and not torch.equal(state[prefix + name].cpu(), own.cpu())
+            for name, own in (("cells", self.cells), ("known", self.known))
         )
 
     def _load_from_state_dict(self, state: Any, prefix: str, *rest: Any) -> None:
-        if not self.is_other(state, prefix):  # the loss says so, and loads nothing
+        if not self.differs(state, prefix):  # otherwise the loss reports it
             super()._load_from_state_dict(state, prefix, *rest)
 
-    def lookup(self, index: Tensor) -> Looked:
-        """What is known of these examples under every name: tensors of shape (L, B)."""
+    def lookup(self, index: Tensor) -> BatchLabels:
+        """Return the labels of these examples."""
         wanted = index[None, :]
-        if self.names > 1:
-            labels = torch.arange(self.names, device=index.device)
+        if self.num_labels > 1:
+            labels = torch.arange(self.num_labels, device=index.device)
             wanted = labels[:, None] * self.examples + wanted
         rows = torch.searchsorted(self.cells, wanted).clamp_(max=self.cells.numel() - 1)
         positive = self.cells[rows] == wanted
@@ -66,19 +74,11 @@ class LabelTable(nn.Module):
         if self.missing.numel():
             byte = self.missing[wanted >> 3].long()
             negative &= ((byte >> (wanted & 7)) & 1) == 0
-        return Looked(rows, positive, negative)
-
-
-class Looked(NamedTuple):
-    """A batch in the table."""
-
-    rows: Tensor  # (L, B): the row of U, where positive
-    positive: Tensor  # (L, B)
-    negative: Tensor  # (L, B)
+        return BatchLabels(rows, positive, negative)
 
 
 def positives_of(labels: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """The mask of positives of one column of labels: bool, {0, 1} or {-1, 1}."""
+    """Return the mask of positives of one column of labels: bool, {0, 1} or {-1, 1}."""
     positive = check_labels(_as_array(labels), name="labels")
     if positive.all():
         raise LabelError(
@@ -87,29 +87,45 @@ def positives_of(labels: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return positive
 
 
+def label_masks(labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return masks of the positive and the missing labels of a (B, L) tensor.
+
+    One column holds bool, {0, 1} or {-1, 1}. Several columns hold 1, 0, and NaN or -1 for a
+    missing label.
+    """
+    positive = labels == 1
+    missing = labels.isnan() if labels.is_floating_point() else torch.zeros_like(positive)
+    minus, zero = labels == -1, labels == 0
+    if labels.shape[1] > 1:
+        if bool(minus.any()) and not bool(zero.any()):
+            raise LabelError(
+                "`labels` with several columns holds -1 but no 0: there -1 marks a missing label; "
+                "write negatives as 0"
+            )
+        missing |= minus
+    elif bool(missing.any()):
+        raise LabelError("`labels` holds NaN: with one column every example needs a label")
+    elif bool(minus.any()) and bool(zero.any()):
+        raise LabelError("`labels` holds both 0 and -1: write negatives as one of them")
+    if not bool((positive | missing | minus | zero).all()):
+        raise LabelError(
+            "`labels` must be bool, {0, 1} or {-1, 1}; several columns may mark missing labels by "
+            "NaN or -1"
+        )
+    return positive, missing
+
+
 def _read(labels: Any) -> tuple[Any, Any]:
-    """(n, L) masks of the positive and of the missing labels; None if none is missing."""
+    """(n, L) masks of the positive and the missing labels; None if none is missing."""
     array = _as_array(labels)
     if array.ndim != 2 or array.shape[1] == 1:
         return positives_of(array)[:, None], None
     if array.size == 0:
         raise EmptyInputError("`labels` is empty: pass one row per example")
-    positive = array == 1
-    missing = np.isnan(array) if array.dtype.kind == "f" else np.zeros(array.shape, bool)
-    minus, zero = array == -1, array == 0
-    if minus.any() and not zero.any():
-        raise LabelError(
-            "`labels` of shape (n, L) holds -1 but no 0: there -1 means that a label is missing; "
-            "write negatives as 0"
-        )
-    missing |= minus
-    if not (positive | missing | zero).all():
-        raise LabelError(
-            "`labels` of shape (n, L) must hold 1, 0, and NaN or -1 where a label is missing"
-        )
+    positive, missing = (mask.numpy() for mask in label_masks(torch.as_tensor(array)))
     if not positive.any():
         raise NoPositiveError("`labels` holds no positive example: average precision needs one")
-    if not (positive.any(axis=0) & zero.any(axis=0)).any():
+    if not (positive.any(axis=0) & ~(positive | missing).all(axis=0)).any():
         raise LabelError("`labels` has no column with both classes: there is nothing to rank")
     return positive, missing if missing.any() else None
 

@@ -1,94 +1,83 @@
-r"""SOAP, MOAP and ADAP as torch optimizers: the directions of eq. (ada) on lists of tensors.
+r"""SOAP, MOAP and ADAP as torch optimizers: the directions of :mod:`apmax.methods` on tensors.
 
-==============================  ===========================================================
-optimizer                       w_{t+1} = w_t − η · direction
-==============================  ===========================================================
-``SOAP(style="sgd")``           ∇̃_t
-``MOAP()``                      m_{t+1} = (1−β₁) m_t + β₁ ∇̃_t
-``ADAP(style="adam")``          m_{t+1} / (√v_{t+1} + δ), v_{t+1} = (1−β′) v_t + β′ ∇̃_t²
-``ADAP(style="adagrad")``       the same with v_{t+1} = 1/(t+1) Σ_{r ≤ t} ∇̃_r²
-``ADAP(style="amsgrad")``       the same with the largest v so far
-``ADAP(style="adabound")``      the same with v clipped to [1/c_u², 1/c_l²]
-==============================  ===========================================================
-
-η is `lr`, β₁ is `beta1`, β′ is `beta2`, δ is `delta`, (c_l, c_u) is `bounds`. **Betas weigh the
-NEW value**, as in the paper: ``beta1 = 1 − (torch's β₁)``, ``beta2 = 1 − (torch's β₂)``. δ stands
-outside the root and there is no bias correction. `penalty` is λ of λ‖w‖², part of the gradient;
-`weight_decay` is decoupled, as in AdamW. Under ``schedule="inverse_sqrt"`` lr and beta1 are
-divided by √t; a scheduler of torch's may move ``group["lr"]`` at the same time.
+η is `lr`, β₁ is `beta1`, β′ is `beta2`, δ is `delta`, (c_l, c_u) is `bounds`. Betas weigh the NEW
+value, as in the paper: ``beta1 = 1 − (torch's β₁)``, ``beta2 = 1 − (torch's β₂)``. There is no
+bias correction. With ``schedule="inverse_sqrt"`` lr and beta1 are divided by √t; a scheduler from
+``torch.optim.lr_scheduler`` may change ``group["lr"]`` as well.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from apmax.errors import ParameterError
-from apmax.methods import BOUNDS, DELTA, SCHEDULES, check_beta
+from apmax.errors import BackendError, ParameterError
+from apmax.methods import BOUNDS, DELTA, DIRECTIONS, SCHEDULES, Direction, Schedule, check_beta
 from apmax.registry import Registry
+from apmax.torch.compositional import resolve_schedule
 from apmax.validation import check_real
 
 Tensors = list[Tensor]
-
-
-class Style(NamedTuple):
-    """What a direction keeps of the past."""
-
-    momentum: bool
-    average: str | None = None  # of ∇̃²: "moving" or "running"
-    used: str = "as it is"  # of the average: or "largest", "clipped"
-
-
-PLAIN = Style(momentum=False)
-MOMENTUM = Style(momentum=True)
-ADAPTIVE = {
-    "adam": Style(True, "moving"),
-    "adagrad": Style(True, "running"),
-    "amsgrad": Style(True, "moving", "largest"),
-    "adabound": Style(True, "moving", "clipped"),
-}
-STYLES: Registry[Style] = Registry("style", {"sgd": PLAIN, "momentum": MOMENTUM, **ADAPTIVE})
+STYLES = {"sgd": "plain"}
+"""Styles whose name differs from that of their direction."""
 OPTIONS = (
     "step", "lr", "style", "beta1", "beta2", "delta", "bounds", "penalty", "weight_decay",
     "schedule",
 )  # fmt: skip
-"""What a parameter group holds."""
+"""Keys of a parameter group."""
 
 
 class DirectedOptimizer(Optimizer):
-    """Any style of the table above, with parameter groups, closures and a state to save."""
+    """Optimizer for any :class:`~apmax.methods.Direction` and schedule.
 
-    styles: ClassVar[tuple[str, ...]] = tuple(STYLES)
-    """Those that this optimizer has."""
+    Parameter groups, and so checkpoints, store the names of both.
+    """
 
-    def __init__(self, params: Any, **defaults: Any) -> None:
-        super().__init__(params, {"step": 0, **defaults})
+    styles: ClassVar[tuple[str, ...] | None] = None
+    """Names that `style` accepts; None accepts every direction."""
+    usual_schedule: ClassVar[str] = "inverse_sqrt"
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-3,
+        *,
+        style: str | Direction = "adam",
+        beta1: float = 0.1,
+        beta2: float = 0.001,
+        delta: float = DELTA,
+        bounds: tuple[float, float] = BOUNDS,
+        penalty: float = 0.0,
+        weight_decay: float = 0.0,
+        schedule: str | Schedule | None = None,
+    ) -> None:
+        defaults = {
+            "step": 0, "lr": lr, "style": _name(DIRECTIONS, style), "beta1": beta1,
+            "beta2": beta2, "delta": delta, "bounds": bounds, "penalty": penalty,
+            "weight_decay": weight_decay,
+            "schedule": _name(SCHEDULES, self.usual_schedule if schedule is None else schedule),
+        }  # fmt: skip
+        super().__init__(params, defaults)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group with its own lr, betas and penalties; every one is checked."""
+        """Add a group with its own lr, betas and penalties, after checking them."""
         for key in set(param_group) - set(OPTIONS) - {"params"}:
             near = difflib.get_close_matches(key, OPTIONS, n=1, cutoff=0.75)
             if key == "betas":
                 near = ["beta1 and beta2, which weigh the new value"]
-            if near:  # other keys are for schedulers and loggers
+            if near:  # other keys belong to schedulers and loggers
                 raise ParameterError(f"a parameter group holds {key!r}: did you mean {near[0]}?")
         _check_options({**self.defaults, **param_group}, self.styles)
         super().add_param_group(param_group)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:  # checkpoints of older versions
-            for name in OPTIONS:
-                group.setdefault(name, self.defaults[name])
-
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One step; returns what the closure returned."""
+        """Perform one step and return the value of the closure."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -103,18 +92,19 @@ class DirectedOptimizer(Optimizer):
         return loss
 
     def _descend(self, group: dict[str, Any], params: Tensors, grads: Tensors) -> None:
-        t, style = group["step"], STYLES[group["style"]]
-        schedule = SCHEDULES[group["schedule"]]
+        t, schedule = group["step"], SCHEDULES[group["schedule"]]
+        direction = DIRECTIONS[STYLES.get(group["style"], group["style"])]
+        average = direction.second_moment != "none"
         descend(
             params,
             grads,
-            style,
-            moments=self._kept("momentum", params) if style.momentum else [],
-            averages=self._kept("average", params) if style.average else [],
-            largest=self._kept("largest", params) if style.used == "largest" else [],
+            direction,
+            moments=self._state("momentum", params) if direction.momentum else [],
+            averages=self._state("average", params) if average else [],
+            largest=self._state("largest", params) if direction.bound == "largest" else [],
             t=t,
-            lr=schedule.at(group["lr"], t),
-            beta1=schedule.at(group["beta1"], t),
+            lr=float(schedule.at(group["lr"], t)),
+            beta1=float(schedule.at(group["beta1"], t)),
             beta2=group["beta2"],
             delta=group["delta"],
             bounds=group["bounds"],
@@ -122,21 +112,18 @@ class DirectedOptimizer(Optimizer):
             weight_decay=group["weight_decay"],
         )
 
-    def _kept(self, name: str, params: Tensors) -> Tensors:
-        """This part of every parameter's state, zeros at first."""
-        kept = []
+    def _state(self, name: str, params: Tensors) -> Tensors:
+        """One entry of every parameter's state, initially zeros."""
         for p in params:
-            state = self.state[p]
-            if name not in state:
-                state[name] = torch.zeros_like(p, memory_format=torch.preserve_format)
-            kept.append(state[name])
-        return kept
+            if name not in self.state[p]:
+                self.state[p][name] = torch.zeros_like(p, memory_format=torch.preserve_format)
+        return [self.state[p][name] for p in params]
 
 
 def descend(
     params: Tensors,
     grads: Tensors,
-    style: Style,
+    direction: Direction,
     *,
     moments: Tensors,
     averages: Tensors,
@@ -150,39 +137,52 @@ def descend(
     penalty: float,
     weight_decay: float,
 ) -> None:
-    """Move `params` and their state by one step, a few operations over all tensors at once."""
+    """Update `params` and their state in place, a few operations over all tensors at once."""
     if penalty:
         grads = list(torch._foreach_add(grads, params, alpha=2.0 * penalty))
     if weight_decay:
         torch._foreach_mul_(params, 1.0 - lr * weight_decay)
-    if not style.momentum:
-        torch._foreach_add_(params, grads, alpha=-lr)
+    steps = grads
+    if direction.momentum:
+        torch._foreach_lerp_(moments, grads, beta1)
+        steps = moments
+    if direction.second_moment == "none":
+        torch._foreach_add_(params, steps, alpha=-lr)
         return
-    torch._foreach_lerp_(moments, grads, beta1)
-    if style.average is None:
-        torch._foreach_add_(params, moments, alpha=-lr)
-        return
-    new = beta2 if style.average == "moving" else 1.0 / (t + 1)
+    new = beta2 if direction.second_moment == "moving" else 1.0 / (t + 1)
     torch._foreach_mul_(averages, 1.0 - new)
     torch._foreach_addcmul_(averages, grads, grads, new)
     used = averages
-    if style.used == "largest":
+    if direction.bound == "largest":
         torch._foreach_maximum_(largest, averages)
         used = largest
-    elif style.used == "clipped":
+    elif direction.bound == "clipped":
         used = list(torch._foreach_clamp_min(averages, 1.0 / bounds[1] ** 2))
         torch._foreach_clamp_max_(used, 1.0 / bounds[0] ** 2)
     roots = torch._foreach_sqrt(used)
     torch._foreach_add_(roots, delta)
-    torch._foreach_addcdiv_(params, moments, roots, -lr)
+    torch._foreach_addcdiv_(params, steps, roots, -lr)
 
 
 class SOAP(DirectedOptimizer):
-    """SOAP's step (Qi et al., 2021): plain SGD, Adam or AMSGrad, with constant rates.
+    """SOAP's step (Qi et al., 2021): SGD, Adam or AMSGrad with constant rates.
 
-    Use it with ``APLoss(labels, tracker="moving_average")``; the paper's surrogate is
-    "squared_hinge", which :func:`from_table` takes.
+    Use it with ``APLoss(labels, tracker="moving_average")``. The paper's surrogate is
+    "squared_hinge"; :func:`from_table` sets it.
 
+    Parameters
+    ----------
+    params : iterable
+        Parameters of the model, or parameter groups.
+    lr : float, default=1e-3
+        Learning rate η.
+    style : {"sgd", "adam", "amsgrad"}, default="adam"
+        Direction of the step.
+    beta1, beta2, delta, bounds, penalty, weight_decay, schedule
+        See :class:`ADAP`.
+
+    Examples
+    --------
     >>> import torch
     >>> from apmax.torch import SOAP
     >>> w = torch.nn.Parameter(torch.ones(2))
@@ -193,32 +193,23 @@ class SOAP(DirectedOptimizer):
     """
 
     styles = ("sgd", "adam", "amsgrad")
-
-    def __init__(
-        self,
-        params: Any,
-        lr: float = 1e-3,
-        *,
-        style: str = "adam",
-        beta1: float = 0.1,
-        beta2: float = 0.001,
-        delta: float = DELTA,
-        penalty: float = 0.0,
-        weight_decay: float = 0.0,
-        schedule: str = "constant",
-    ) -> None:
-        super().__init__(
-            params, lr=lr, style=style, beta1=beta1, beta2=beta2,
-            delta=delta, bounds=BOUNDS, penalty=penalty, weight_decay=weight_decay,
-            schedule=schedule,
-        )  # fmt: skip
+    usual_schedule = "constant"
 
 
 class MOAP(DirectedOptimizer):
-    """MOAP's step (Algorithms 1 and 2): momentum, with lr and beta1 as 1/√t.
+    """MOAP's step (Algorithms 1 and 2): momentum, with lr and beta1 divided by √t.
 
-    With ``APLoss(labels, surrogate="squared_hinge")`` it is MOAP-V2, with
-    ``tracker="moving_average"`` besides MOAP-V1, and SOX with ``schedule="constant"``.
+    With ``APLoss(labels, surrogate="squared_hinge")`` it is MOAP-V2. With
+    ``tracker="moving_average"`` it is MOAP-V1, or SOX if ``schedule="constant"``.
+
+    Parameters
+    ----------
+    params : iterable
+        Parameters of the model, or parameter groups.
+    lr : float, default=0.1
+        Learning rate η of the first step.
+    beta1, penalty, weight_decay, schedule
+        See :class:`ADAP`.
     """
 
     styles = ("momentum",)
@@ -231,52 +222,67 @@ class MOAP(DirectedOptimizer):
         beta1: float = 0.1,
         penalty: float = 0.0,
         weight_decay: float = 0.0,
-        schedule: str = "inverse_sqrt",
+        schedule: str | Schedule | None = None,
     ) -> None:
         super().__init__(
-            params, lr=lr, style="momentum", beta1=beta1, beta2=1.0, delta=DELTA,
-            bounds=BOUNDS, penalty=penalty, weight_decay=weight_decay, schedule=schedule,
+            params, lr, style="momentum", beta1=beta1, penalty=penalty, weight_decay=weight_decay,
+            schedule=schedule,
         )  # fmt: skip
 
 
 class ADAP(DirectedOptimizer):
-    """ADAP's step (Algorithm 3) in one of four styles, with lr and beta1 as 1/√t.
+    """ADAP's step (Algorithm 3), with lr and beta1 divided by √t.
 
-    Use it with ``APLoss(labels)``, whose beta0 then follows the same 1/√t; the paper's surrogate
-    is "squared_hinge". `bounds` (c_l, c_u) is read by style "adabound" only.
+    Use it with ``APLoss(labels)``, which divides beta0 by √t as well. The paper's surrogate is
+    "squared_hinge". The first steps are about 3 × lr, because there is no bias correction.
+
+    Parameters
+    ----------
+    params : iterable
+        Parameters of the model, or parameter groups.
+    lr : float, default=1e-3
+        Learning rate η of the first step.
+    style : {"adam", "adagrad", "amsgrad", "adabound"}, default="adam"
+        Average of the squared gradients.
+    beta1, beta2 : float, default=0.1 and 0.001
+        Weights of the NEW gradient and squared gradient, in (0, 1].
+    delta : float, default=1e-8
+        Added to the root of the average.
+    bounds : (float, float), default=(0.1, 1e3)
+        (c_l, c_u), used only by style "adabound".
+    penalty : float, default=0.0
+        λ of the penalty λ‖w‖², part of the gradient.
+    weight_decay : float, default=0.0
+        Decoupled weight decay, as in AdamW.
+    schedule : str or Schedule, default=None
+        "inverse_sqrt" or "constant". None is "constant" for SOAP and otherwise "inverse_sqrt".
     """
 
-    styles = tuple(ADAPTIVE)
-
-    def __init__(
-        self,
-        params: Any,
-        lr: float = 1e-3,
-        *,
-        style: str = "adam",
-        beta1: float = 0.1,
-        beta2: float = 0.001,
-        delta: float = DELTA,
-        bounds: tuple[float, float] = BOUNDS,
-        penalty: float = 0.0,
-        weight_decay: float = 0.0,
-        schedule: str = "inverse_sqrt",
-    ) -> None:
-        super().__init__(
-            params, lr=lr, style=style, beta1=beta1, beta2=beta2, delta=delta,
-            bounds=bounds, penalty=penalty, weight_decay=weight_decay, schedule=schedule,
-        )  # fmt: skip
+    styles = ("adam", "adagrad", "amsgrad", "adabound")
 
 
-def _check_options(options: dict[str, Any], styles: tuple[str, ...]) -> None:
-    Registry("style", {name: STYLES[name] for name in styles}).choose(options["style"])
-    SCHEDULES.choose(options["schedule"])
+def _name(registry: Registry[Any], record: str | Direction | Schedule) -> str:
+    """Name of a record, which becomes known by it."""
+    if isinstance(record, str):
+        return record
+    if registry.setdefault(record.name, record) != record:
+        raise BackendError(
+            f"`{registry.argument}` = {record} has the name of another {registry.argument}, and "
+            "checkpoints of apmax.torch store names: choose another name"
+        )
+    return record.name
+
+
+def _check_options(options: dict[str, Any], styles: tuple[str, ...] | None) -> None:
+    known = styles or (*STYLES, *DIRECTIONS)
+    Registry("style", dict.fromkeys(known)).choose(options["style"])
+    resolve_schedule(options["schedule"])
     check_real(options["lr"], "lr", at_least=0, why="it is the size of a step")
     for name in ("beta1", "beta2"):
         check_beta(options[name], name)
-    check_real(options["delta"], "delta", above=0, why="it keeps steps finite; 1e-8 is usual")
+    check_real(options["delta"], "delta", above=0, why="it keeps steps finite; try 1e-8")
     for name in ("penalty", "weight_decay"):
-        check_real(options[name], name, at_least=0, why="0 is none")
+        check_real(options[name], name, at_least=0, why="0 turns it off")
     lower, upper = options["bounds"]
     check_real(lower, "bounds[0]", above=0, why="it is c_l of AdaBound")
     check_real(upper, "bounds[1]", above=lower, why="c_u of AdaBound is above c_l")
@@ -285,6 +291,6 @@ def _check_options(options: dict[str, Any], styles: tuple[str, ...]) -> None:
 def _check_dense(params: Tensors) -> None:
     if any(p.grad is not None and p.grad.is_sparse for p in params):
         raise ParameterError(
-            "a gradient is sparse, and this optimizer needs dense ones, nothing has moved: make "
-            "the embedding with sparse=False"
+            "a gradient is sparse, but this optimizer needs dense gradients; no parameter has "
+            "changed: create the embedding with sparse=False"
         )

@@ -1,4 +1,4 @@
-"""Batches with positives in them, and datasets that say which example is which."""
+"""Batches that contain positives, and datasets that yield the index of each example."""
 
 from __future__ import annotations
 
@@ -15,23 +15,30 @@ from apmax.validation import check_count
 
 
 class PositiveNegativeBatchSampler(Sampler[list[int]]):
-    """Batches of positives and negatives, both walked through in random order.
+    """Batch sampler with a fixed number of positives per batch.
 
-    A pass shows every negative once and every positive equally often, give or take one; no
-    batch holds an example twice. The last batch of a pass has the negatives that are left.
+    A pass shows every negative once, and every positive equally often (up to one). No batch
+    holds an example twice. The last batch of a pass holds the remaining negatives.
 
     Parameters
     ----------
-    labels : (n,) of bool, {0, 1} or {-1, 1}; tensor or array.
-    batch_size : examples per batch, on each replica.
-    positives_per_batch : how many of them are positive; None is a quarter, at least 2.
-    generator : where randomness comes from; None is one of its own with seed 0. Replicas must
-        have generators of the same seed.
-    num_replicas, rank : the processes that train together, and which of them this is: all
-        replicas' batches together are one batch of num_replicas · batch_size.
+    labels : array-like or Tensor of shape (n,)
+        bool, {0, 1} or {-1, 1}.
+    batch_size : int
+        Examples per batch on each replica.
+    positives_per_batch : int, default=None
+        Positives per batch on each replica. None is a quarter of the batch, at least 2.
+    generator : torch.Generator, default=None
+        Source of randomness; None is a new generator with seed 0. Replicas must have generators
+        of the same seed.
+    num_replicas, rank : int, default=1 and 0
+        Number of processes that train together, and the number of this process. The batches of
+        all replicas form one batch of num_replicas · batch_size examples.
 
+    Notes
+    -----
     ``state_dict`` in the middle of a pass resumes there. A DataLoader with workers reads ahead of
-    training, so say how far training is: ``state_dict(batches_done=…)``.
+    training; pass the number of batches trained, ``state_dict(batches_done=…)``.
 
     Examples
     --------
@@ -54,13 +61,13 @@ class PositiveNegativeBatchSampler(Sampler[list[int]]):
         num_replicas: int = 1,
         rank: int = 0,
     ) -> None:
-        check_count(batch_size, "batch_size", at_least=2, why="it holds both classes")
-        why = "it is how many processes train together"
+        check_count(batch_size, "batch_size", at_least=2, why="a batch holds both classes")
+        why = "it is the number of processes that train together"
         check_count(num_replicas, "num_replicas", why=why)
-        check_count(rank, "rank", at_least=0, why="it counts the processes from 0")
+        check_count(rank, "rank", at_least=0, why="processes are numbered from 0")
         if rank >= num_replicas:
             raise ParameterError(
-                f"`rank` = {rank} must be below num_replicas = {num_replicas}: it counts from 0"
+                f"`rank` = {rank} must be below num_replicas = {num_replicas}: ranks start at 0"
             )
         positive = torch.from_numpy(positives_of(labels).copy())
         self.positives = positive.nonzero()[:, 0]
@@ -79,25 +86,25 @@ class PositiveNegativeBatchSampler(Sampler[list[int]]):
         self.minus = (batch_size - positives_per_batch) * num_replicas
         if self.plus > self.positives.numel():
             raise ParameterError(
-                f"`positives_per_batch` = {positives_per_batch} on {num_replicas} replicas is more "
-                f"than the {self.positives.numel()} positives there are: lower it"
+                f"`positives_per_batch` = {positives_per_batch} on {num_replicas} replicas exceeds "
+                f"the {self.positives.numel()} positives of the data: lower it"
             )
         if self.plus == 1 and self.positives.numel() > 1:
             raise ParameterError(
-                "`positives_per_batch` = 1: one positive says nothing about the other positives; "
-                "use at least 2, and a batch_size of 3 or more"
+                "`positives_per_batch` = 1 does not rank positives against each other: use at "
+                "least 2, and a batch_size of 3 or more"
             )
         self.generator = generator or torch.Generator().manual_seed(0)
         self.num_replicas, self.rank = num_replicas, rank
-        self._start = self.generator.get_state()  # of the pass that is under way
+        self._start = self.generator.get_state()  # of the current pass
         self._done = 0
 
     def __len__(self) -> int:
-        """Batches in a pass."""
+        """Return the number of batches in a pass."""
         return (self.negatives.numel() + self.minus - 1) // self.minus
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Go on with the pass that was under way, or start a new one."""
+        """Yield the remaining batches of the current pass, or a new pass."""
         if self._done >= len(self):
             self._done = 0
         if self._done == 0:
@@ -113,35 +120,35 @@ class PositiveNegativeBatchSampler(Sampler[list[int]]):
             yield torch.cat([self._own(plus), self._own(minus)]).tolist()
 
     def state_dict(self, batches_done: int | None = None) -> dict[str, Any]:
-        """Where the pass stands; `batches_done` if training is behind the sampler."""
+        """Return the position in the pass; set `batches_done` if training is behind the sampler."""
         done = self._done if batches_done is None else self._checked_done(batches_done)
         return {"generator": self._start, "batches_done": done, "data": self._identity()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there: the next iteration yields the batch after the last one done."""
+        """Resume: the next iteration yields the batch after the last one done."""
         if state.get("data") != self._identity():
             raise ParameterError(
-                f"the checkpoint belongs to other data or batches ({state.get('data')}, here "
-                f"{self._identity()}): make the sampler as it was saved"
+                f"the checkpoint has other data or batches ({state.get('data')} instead of "
+                f"{self._identity()}): create the sampler with the same labels and sizes"
             )
         done = self._checked_done(state["batches_done"])
         generator = torch.Generator()
-        generator.set_state(state["generator"].cpu())  # raises before anything has changed
+        generator.set_state(state["generator"].cpu())  # raises before the state changes
         self._start, self._done = state["generator"].cpu(), done
         self.generator.set_state(self._start)
-        if done == len(self):  # the next pass starts where this one left the generator
+        if done == len(self):  # the next pass continues with the generator of this one
             self._shuffled(self.negatives.numel())
             self._positives_of_a_pass()
             self._start, self._done = self.generator.get_state(), 0
 
     def _positives_of_a_pass(self) -> Tensor:
-        """Permutations of the positives, one after the other, with no batch that repeats one."""
+        """Consecutive permutations of the positives, without a repetition inside a batch."""
         wanted, m = len(self) * self.plus, self.positives.numel()
         parts: list[Tensor] = []
         taken = 0
         while taken < wanted:
             order = self._shuffled(m)
-            open_places = -taken % self.plus  # of the batch that the last permutation began
+            open_places = -taken % self.plus  # in the last, incomplete batch
             if open_places:
                 in_batch = parts[-1][-(self.plus - open_places) :]
                 repeated = torch.isin(order, in_batch)
@@ -154,15 +161,17 @@ class PositiveNegativeBatchSampler(Sampler[list[int]]):
         return self.positives[torch.cat(parts)[:wanted]]
 
     def _checked_done(self, batches_done: int) -> int:
-        done = check_count(batches_done, "batches_done", at_least=0, why="it counts batches")
+        done = check_count(
+            batches_done, "batches_done", at_least=0, why="it is a number of batches"
+        )
         if done > len(self):
             raise ParameterError(
-                f"`batches_done` = {done} is more than the {len(self)} batches of a pass"
+                f"`batches_done` = {done} exceeds the {len(self)} batches of a pass"
             )
         return done
 
     def _identity(self) -> dict[str, int]:
-        """What tells this data and these batches, of all replicas, from others."""
+        """Fingerprint of the data and of the batches of all replicas."""
         return {
             "positives": self.positives.numel(),
             "negatives": self.negatives.numel(),
@@ -172,7 +181,7 @@ class PositiveNegativeBatchSampler(Sampler[list[int]]):
         }
 
     def _own(self, shared: Tensor) -> Tensor:
-        """This replica's part of a batch."""
+        """Part of a batch for this replica."""
         return shared.tensor_split(self.num_replicas)[self.rank]
 
     def _shuffled(self, size: int) -> Tensor:
@@ -180,8 +189,15 @@ class PositiveNegativeBatchSampler(Sampler[list[int]]):
 
 
 class IndexedDataset(Dataset[tuple[Any, ...]]):
-    """A map-style dataset whose items end with their index, as ``APLoss`` wants it.
+    """Map-style dataset that appends the index to every item, for ``APLoss``.
 
+    Parameters
+    ----------
+    dataset : Dataset or sequence
+        A dataset with a length and items by number.
+
+    Examples
+    --------
     >>> import torch
     >>> from torch.utils.data import TensorDataset
     >>> from apmax.torch import IndexedDataset
@@ -195,21 +211,21 @@ class IndexedDataset(Dataset[tuple[Any, ...]]):
         if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
             raise ParameterError(
                 f"`dataset` = {type(dataset).__name__} must have a length and items by number: an "
-                "iterable dataset has no index to give"
+                "iterable dataset has no index"
             )
         self.dataset = dataset
 
     def __len__(self) -> int:
-        """As many items as the dataset has."""
+        """Return the number of items."""
         return len(cast(Sized, self.dataset))
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
-        """The item's parts, then its index."""
+        """Return the parts of the item, then its index."""
         index = int(index)
         if index < 0:
             index += len(self)
         if not 0 <= index < len(self):
-            raise IndexError(f"index {index} is outside of a dataset of {len(self)} items")
+            raise IndexError(f"index {index} is outside a dataset of {len(self)} items")
         item = self.dataset[index]
         parts = tuple(item) if isinstance(item, (tuple, list)) else (item,)
         return (*parts, index)

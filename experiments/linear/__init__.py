@@ -1,0 +1,1 @@
+"""Linear models: Tables 2 and 3, the figures and the convergence rates."""

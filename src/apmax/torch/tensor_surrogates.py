@@ -1,0 +1,75 @@
+"""Surrogates ℓ of :mod:`apmax.objective.surrogates` on tensors, and their checkpoint tags."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from apmax.objective.surrogates import LOGISTIC, SQUARED_HINGE, SURROGATES, Surrogate
+
+PairTerms = Callable[[Tensor, float], tuple[Tensor, Tensor]]
+"""(x, γ) → ℓ(x), ℓ′(x), in new tensors of the shape of x."""
+
+
+def squared_hinge_terms(x: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
+    """max(0, x + γ)² and 2 max(0, x + γ)."""
+    reach = (x + gamma).relu_()
+    return reach.square(), reach.mul_(2.0)
+
+
+def logistic_terms(x: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
+    """σ(γx) and γ σ(γx) σ(−γx)."""
+    scaled = x * gamma
+    value = torch.sigmoid(scaled)
+    return value, torch.sigmoid(-scaled).mul_(value).mul_(gamma)
+
+
+BUILT_IN: dict[Surrogate, PairTerms] = {
+    SQUARED_HINGE: squared_hinge_terms,
+    LOGISTIC: logistic_terms,
+}
+"""Tensor versions, in the order of their checkpoint tags."""
+
+
+def pair_terms(surrogate: Surrogate) -> PairTerms:
+    """Return ℓ and ℓ′ on tensors; a surrogate without a tensor version runs in NumPy."""
+    return BUILT_IN.get(surrogate) or partial(_numpy_terms, surrogate)
+
+
+def _numpy_terms(surrogate: Surrogate, x: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
+    """ℓ and ℓ′ by NumPy in double precision; x is copied to host memory and back."""
+    flat = x.detach().cpu().double().numpy().ravel()
+    value, slope = (
+        torch.tensor(np.asarray(function(flat, gamma))).to(x).view_as(x)
+        for function in (surrogate.value, surrogate.slope)
+    )
+    return value, slope
+
+
+def surrogate_tag(surrogate: Surrogate, gamma: float) -> Tensor:
+    """Two integers that identify ℓ in a checkpoint; ``.half()`` does not round integers.
+
+    The first is the position in `BUILT_IN`, or a negative hash of the name of any other
+    surrogate. The second holds the bits of γ.
+    """
+    if surrogate in BUILT_IN:
+        number = list(BUILT_IN).index(surrogate)
+    else:
+        digest = hashlib.sha256(surrogate.name.encode()).digest()
+        number = -1 - (int.from_bytes(digest[:8], "big") >> 1)
+    return torch.tensor([number, int(np.float64(gamma).view(np.int64))])
+
+
+def describe_tag(tag: Tensor) -> str:
+    """Text for an error message. The tag comes from a checkpoint and can be anything."""
+    if tag.shape == (2,) and tag.dtype == torch.int64:
+        gamma = float(tag.cpu()[1].view(torch.float64))
+        for surrogate in (*BUILT_IN, *SURROGATES.values()):
+            if torch.equal(tag.cpu(), surrogate_tag(surrogate, gamma)):
+                return f"surrogate={surrogate.name!r}, gamma={gamma:g}"
+    return "an unknown surrogate"
