@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from tests.app.loans import made_loans
 
 from apmax.app.model import load_model
+from tests.app.loans import made_loans
 
 RUNS, AT_ONCE = 30, 3
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
