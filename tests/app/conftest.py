@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.app.loans import made_loans
 from threadpoolctl import threadpool_limits
+
+from tests.app.loans import made_loans
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.image import imread
-from tests.app.cases import full_report, make_scored
 
 from apmax import operating_point
 from apmax.app.report import Report, ScoredModel, write_report
+from tests.app.cases import full_report, make_scored
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 from selenium.webdriver.common.by import By  # noqa: E402

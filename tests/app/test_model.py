@@ -18,12 +18,12 @@ import skops.io
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from tests.app.loans import made_loans
 
 from apmax.app.io import Dataset, load
 from apmax.app.model import LOADERS, Model, load_model, save_model, trusted_types
 from apmax.app.training import hold_out, make_estimator, train_model
 from apmax.errors import ModelFileError, ParameterError, ShapeError, UnknownNameError
+from tests.app.loans import made_loans
 
 
 @pytest.fixture(scope="module")

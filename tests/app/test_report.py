@@ -12,7 +12,6 @@ import pytest
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import average_precision_score
 from sklearn.metrics import precision_recall_curve as sklearn_curve
-from tests.app.cases import HOSTILE, full_report, make_scored
 
 from apmax import average_precision, operating_point
 from apmax.app.report import Report, ScoredModel, plot_precision_recall, save_plots, write_report
@@ -25,6 +24,7 @@ from apmax.app.report.measures import (
 )
 from apmax.app.report.page import render
 from apmax.errors import InputError
+from tests.app.cases import HOSTILE, full_report, make_scored
 
 
 @pytest.mark.parametrize("digits", [0, 1, None])

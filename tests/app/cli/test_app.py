@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from tests.app.loans import made_loans, run
 
 ROOT = Path(__file__).parents[3]

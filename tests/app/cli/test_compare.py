@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
+
 from tests.app.loans import as_json
 
 FAST = ("--target", "defaulted", "--folds", "2", "--repeats", "1")

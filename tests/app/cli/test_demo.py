@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.app.loans import as_json
 
 from apmax.app import demo
+from tests.app.loans import as_json
 
 
 def test_the_demo_prints_a_table_and_writes_a_report(

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from tests.app.loans import as_json, made_loans, run
 
 from apmax import average_precision
+from tests.app.loans import as_json, made_loans, run
 
 
 @pytest.fixture

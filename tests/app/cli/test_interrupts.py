@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -11,11 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from tests.app.loans import made_loans
 
 from apmax.app.model import load_model
+from tests.app.loans import made_loans
 
 RUNS, AT_ONCE = 30, 3
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 # The marker is printed once Python itself has started, just before main() sets its handler.
 LAUNCH = "from apmax.app.cli import main; print('started', flush=True); main()"
 
@@ -42,7 +44,12 @@ def train(folder: Path, data: Path, stop_after: float | None) -> Outcome:
         "m.apmax",
     ]
     process = subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=folder,
+        env={**os.environ, **ONE_THREAD},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     assert process.stdout.readline().strip() == "started"

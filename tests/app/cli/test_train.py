@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from tests.app.loans import as_json, made_loans, run
 
 from apmax.app.io import load
 from apmax.app.model import load_model
+from tests.app.loans import as_json, made_loans, run
 
 LBFGS = ("--solver", "lbfgs", "-o", "m.apmax")
 
