@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from experiments.deep.networks import ResidualNetwork, projected_shortcut, resnet18, resnet20
 from torch import nn
 
 from apmax.torch import ADAP, APLoss
 from benchmarks.timing import Line, medians
+from experiments.deep.networks import ResidualNetwork, projected_shortcut, resnet18, resnet20
 
 BATCH, POSITIVES = 64, 16
 

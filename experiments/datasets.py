@@ -21,12 +21,16 @@ from sklearn.datasets import load_svmlight_file
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
 
-from apmax.errors import DownloadError, FileError, FileFormatError
+from apmax.errors import ApmaxError, FileError, FileFormatError
 from apmax.registry import Registry
 from apmax.validation import Floats, Mask
 
 PAGE = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
 VARIABLE = "APMAX_DATA"
+
+
+class DownloadError(ApmaxError):
+    """A data set could not be downloaded; the message says how to provide it by hand."""
 
 
 class PaperSet(NamedTuple):

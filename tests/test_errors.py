@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -17,6 +19,8 @@ from apmax import (
     precision_recall_curve,
     surrogate_ap,
 )
+from apmax.app.io import load
+from apmax.app.model import load_model
 from apmax.linear.stochastic import check_method
 from apmax.methods import METHODS, Method, check_beta, register, resolve_method
 from apmax.objective.surrogates import SQUARED_HINGE, Surrogate
@@ -102,6 +106,19 @@ def gather_in_vain() -> None:
         _all_gather([torch.zeros(1)] * 2, torch.zeros(1), None)
 
 
+def plot_without_matplotlib() -> None:
+    from apmax.app.report.plots import _axes
+
+    with mock.patch.dict(sys.modules, {"matplotlib.figure": None}):
+        _axes(None)
+
+
+def broken_file() -> str:
+    with tempfile.NamedTemporaryFile(suffix=".csv", delete=False) as file:
+        file.write(b"y,x\n1,\0\n")
+    return file.name
+
+
 OPTION_ROWS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("γ = 0", lambda: surrogate_ap(S, Y, gamma=0), errors.ParameterError, r"`gamma` must be a finite number and > 0 .*, got 0: .*start with 0.1"),
     ("γ < 0", lambda: surrogate_ap(S, Y, gamma=-1.0), errors.ParameterError, r"got -1.0"),
@@ -136,6 +153,10 @@ OPTION_ROWS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("β = 0", lambda: check_beta(0.0, "beta1"), errors.ParameterError, r"`beta1`.*one minus torch's"),
     ("a tracker that the linear loop lacks", lambda: check_method(Method("a", "A", "msvr", "plain", "constant")), errors.BackendError, r"'msvr' needs .*previous parameters"),
     ("pairs misspelt", lambda: Method("a", "A", "none", "plain", "constant", False, pairs="batches"), errors.UnknownNameError, r"'batch'"),
+    ("a missing file", lambda: load("no-such-file.csv"), errors.FileError, r"no-such-file.csv"),
+    ("a file of another format", lambda: load(broken_file(), target="y"), errors.FileFormatError, r"zero byte"),
+    ("a file that is not a model", lambda: load_model(__file__), errors.ModelFileError, r"apmax train"),
+    ("a missing package", plot_without_matplotlib, errors.MissingExtraError, r"pip install 'apmax\[app\]'"),
     ("a count that is no integer", lambda: check_count(2.5, "k", why="it counts"), errors.ParameterError, r"integer ≥ 1, got 2.5: it counts"),
     ("a rank that hangs", gather_in_vain, errors.RankError, r"rank 1 waited .* did not answer \(Timed out\).*`timeout`"),
 ]  # fmt: skip

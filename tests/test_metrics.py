@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as peers
-from tests.examples import CASE_NAMES, CASES, Case, labelled_scores
-from tests.oracle import equations
 
 from apmax import average_precision, operating_point, precision_recall_curve
 from apmax.validation import Floats, Mask
+from tests.examples import CASE_NAMES, CASES, Case, labelled_scores
+from tests.oracle import equations
 
 Example = tuple[Floats, Mask]
 

@@ -4,7 +4,6 @@
 
     ApmaxError
     ├── MissingExtraError (an ImportError)  an optional dependency is not installed
-    ├── DownloadError                       a data set could not be downloaded
     ├── RankError (a RuntimeError)          another process of a distributed run failed
     └── InputError (also a ValueError)      an argument or file cannot be used
         ├── EmptyInputError                 an array is empty
@@ -33,10 +32,6 @@ class ApmaxError(Exception):
 
 class MissingExtraError(ApmaxError, ImportError):
     """An optional dependency is not installed; the message names the extra that installs it."""
-
-
-class DownloadError(ApmaxError):
-    """A data set could not be downloaded; the message says how to provide it by hand."""
 
 
 class RankError(ApmaxError, RuntimeError):

@@ -22,7 +22,6 @@ from apmax.validation import (
     check_weights,
 )
 
-
 COMPILED_FROM = 1 << 12
 """Number of scores from which the compiled routine is faster than NumPy's binary search."""
 

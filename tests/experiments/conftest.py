@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from experiments.datasets import data_folder
 
 

@@ -6,9 +6,9 @@ import tarfile
 import numpy as np
 import pooch
 import pytest
-from experiments.cifar import ARCHIVES, load_imbalanced_cifar, read_archive
 
 from apmax.errors import FileFormatError
+from experiments.cifar import ARCHIVES, load_imbalanced_cifar, read_archive
 
 CIFAR10 = [f"cifar-10-batches-bin/data_batch_{k}.bin" for k in range(1, 6)]
 TEST10 = "cifar-10-batches-bin/test_batch.bin"

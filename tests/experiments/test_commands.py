@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
 from experiments.__main__ import app
 from experiments.linear import grid, rates
 from experiments.linear.rates import Ladder
-from typer.testing import CliRunner
 
 
 def run(*words: str) -> Any:

@@ -11,10 +11,10 @@ from typing import Any
 import pooch
 import pytest
 import scipy.sparse as sp
+
+from apmax.errors import FileFormatError
 from experiments import datasets
 from experiments.datasets import SETS, load_paper_set, local_files
-
-from apmax.errors import DownloadError, FileFormatError
 
 
 @pytest.fixture
@@ -75,5 +75,5 @@ def test_a_wrong_download_is_refused_and_removed(text: bytes, empty: Path, page:
 
 
 def test_a_failed_download_says_how_to_provide_the_file(empty: Path, page: Path) -> None:
-    with pytest.raises(DownloadError, match=r"404.*FOLDER/libsvm/w8a and set APMAX_DATA=FOLDER"):
+    with pytest.raises(datasets.DownloadError, match=r"404.*FOLDER/libsvm/w8a and set APMAX_DATA=FOLDER"):
         load_paper_set("w8a")

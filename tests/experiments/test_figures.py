@@ -5,13 +5,13 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pytest
+
+from apmax.metrics import average_precision
 from experiments.linear import curves, table3
 from experiments.linear.curves import AT, RECALL, Curves, precision_at
 from experiments.linear.figures import appendix_figure, paper_figures
 from experiments.linear.grid import DATA, PAPER_METHODS, REPEATS
 from experiments.output import RC_FILE, save_figures
-
-from apmax.metrics import average_precision
 
 
 def made_up() -> dict[tuple[str, str], Curves]:

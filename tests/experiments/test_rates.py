@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from apmax.objective.surrogates import SQUARED_HINGE
 from experiments.linear import rates
 from experiments.linear.grid import PENALTY, POSITIVES
 from experiments.linear.rates import CLAIMS, fit_exponent
 from tests.oracle import equations
-
-from apmax.objective.surrogates import SQUARED_HINGE
 
 LENGTHS = tuple(2**k for k in range(8, 14))
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from apmax.methods import METHODS
 from experiments import store
 from experiments.datasets import PaperSet
 from experiments.linear import grid, table3
 from experiments.linear.grid import LinearSetting, best_setting, settings_of
 from experiments.store import Store, Unit
-
-from apmax.methods import METHODS
 
 
 def test_the_grid_is_the_papers() -> None:

@@ -12,7 +12,6 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
-from tests.linear.six_features import X, Y
 
 from apmax import APClassifierCV, surrogate_ap
 from apmax.linear.averaging import (
@@ -22,6 +21,7 @@ from apmax.linear.averaging import (
     weigh_by_gain,
 )
 from apmax.linear.design import Design, make_design
+from tests.linear.six_features import X, Y
 
 BASELINE = np.array([0.5, 0.6, 0.7])
 ALPHAS = (1.0, 0.01)

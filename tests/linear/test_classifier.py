@@ -22,11 +22,11 @@ from sklearn.model_selection import (
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from tests.linear.six_features import RNG, SMALL, SOLVERS, D, N, X, Y, ap, make
 
 from apmax import APClassifier, APClassifierCV, StochasticAPClassifier, errors
 from apmax.linear.base import TrainingSet
 from apmax.objective.surrogates import resolve
+from tests.linear.six_features import RNG, SMALL, SOLVERS, D, N, X, Y, ap, make
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

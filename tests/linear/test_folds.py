@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
-from tests.linear.six_features import SMALL, N, X, Y
 
 from apmax import errors
+from tests.linear.six_features import SMALL, N, X, Y
 
 ROWS = np.arange(N)
 SPLITS = list(StratifiedKFold(3).split(X, Y))

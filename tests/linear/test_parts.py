@@ -9,7 +9,6 @@ import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
-from tests.linear.six_features import LOGIT, RNG, D, N, X, Y, ap, make
 
 from apmax import errors
 from apmax.linear.design import SCALES, Design, make_design
@@ -17,6 +16,7 @@ from apmax.linear.full_batch import ap_objective, logistic_objective, minimise
 from apmax.linear.platt import platt
 from apmax.objective.surrogates import resolve
 from apmax.validation import Floats
+from tests.linear.six_features import LOGIT, RNG, D, N, X, Y, ap, make
 
 
 def objectives() -> list[Any]:

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from tests.oracle.algorithms import rounds_of
-from tests.oracle.estimates import Draw, Problem, draw_batches
 
 from apmax import surrogate_ap
 from apmax.linear._rounds import Draws, draw_distinct
@@ -18,6 +16,8 @@ from apmax.linear.stochastic import StochasticRun
 from apmax.methods import METHODS, Method
 from apmax.objective.surrogates import resolve
 from apmax.validation import Floats
+from tests.oracle.algorithms import rounds_of
+from tests.oracle.estimates import Draw, Problem, draw_batches
 
 RNG = np.random.default_rng(0)
 N, M, D, ROUNDS = 80, 13, 6, 40

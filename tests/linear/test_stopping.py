@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from tests.linear.six_features import SMALL, N, X, Y, make
 
 from apmax import APClassifier, FitResult, errors, interrupts, surrogate_ap
 from apmax.linear.design import Design
 from apmax.linear.history import EvaluationSet, History
+from tests.linear.six_features import SMALL, N, X, Y, make
 
 
 def test_history_tells_what_happened() -> None:

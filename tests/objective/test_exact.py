@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import CASE_NAMES, CASES, Case, awkward_cases, labelled_scores
-from tests.oracle import equations
 
 from apmax import _compile, surrogate_ap
 from apmax.objective import _logistic
@@ -23,6 +21,8 @@ from apmax.objective._logistic import MAX_EXPONENT, FewSigmoidSums, SigmoidSums
 from apmax.objective.exact import _pair_sums
 from apmax.objective.surrogates import LOGISTIC, SQUARED_HINGE, Surrogate, resolve
 from apmax.validation import Floats, Mask
+from tests.examples import CASE_NAMES, CASES, Case, awkward_cases, labelled_scores
+from tests.oracle import equations
 
 NAMES = ("squared_hinge", "logistic")
 GAMMAS = (1e-3, 0.1, 1.0, 20.0, 1e3)

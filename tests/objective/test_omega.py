@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.oracle import equations
 
 from apmax.objective.omega import Omega
 from apmax.objective.surrogates import resolve
+from tests.oracle import equations
 
 
 @pytest.mark.parametrize("name", ["squared_hinge", "logistic"])

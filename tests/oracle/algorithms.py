@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from tests.oracle.equations import outer_gradient, project
-from tests.oracle.estimates import Draw, Problem
 
 from apmax.methods import BOUNDS, Method
 from apmax.objective.omega import Omega
 from apmax.validation import Floats
+from tests.oracle.equations import outer_gradient, project
+from tests.oracle.estimates import Draw, Problem
 
 OfRound = Callable[[int], float]
 SecondMomentUpdate = Callable[[int, Floats], Floats]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.oracle.algorithms import State, adap, moap_v1, moap_v2, rounds_of, second_moment_of
-from tests.oracle.equations import project
-from tests.oracle.estimates import Batch, Draw, Problem, draw_batches
 
 from apmax import surrogate_ap
 from apmax.methods import METHODS
 from apmax.validation import Floats
+from tests.oracle.algorithms import State, adap, moap_v1, moap_v2, rounds_of, second_moment_of
+from tests.oracle.equations import project
+from tests.oracle.estimates import Batch, Draw, Problem, draw_batches
 
 RNG = np.random.default_rng(0)
 N, M, D = 60, 12, 5

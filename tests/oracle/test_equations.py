@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.oracle import equations
 
 from apmax.objective.surrogates import resolve
+from tests.oracle import equations
 
 HINGE, LOGISTIC = resolve("squared_hinge"), resolve("logistic")
 SCORES = np.array([0.9, 0.8, 0.4])

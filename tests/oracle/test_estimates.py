@@ -6,11 +6,11 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from tests.oracle.equations import inner_values
-from tests.oracle.estimates import Batch, Draw, Problem
 
 from apmax.objective.surrogates import resolve
 from apmax.validation import Floats
+from tests.oracle.equations import inner_values
+from tests.oracle.estimates import Batch, Draw, Problem
 
 RNG = np.random.default_rng(0)
 M, N, D = 4, 9, 3

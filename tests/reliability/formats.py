@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from tests.reliability.mutations import ODD_VALUES, mutate, mutate_tree
 
 LIBSVM = (

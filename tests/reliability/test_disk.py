@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 from apmax import APClassifier
 from apmax.app.cli import app
+from apmax.app.pipeline.storage import load_model
 from apmax.errors import CheckpointError, FileError
 from apmax.linear import checkpoint as checkpoints
 from experiments.store import Store, Unit
-from apmax.app.pipeline.storage import load_model
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(3000, 4))

@@ -13,15 +13,15 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
-from tests.reliability.kinds import RNG, N, S, Y, contents, equal, frozen
 
 from apmax import (
     APClassifier,
     APClassifierCV,
 )
 from apmax.app.data.files import Dataset
-from apmax.errors import ApmaxError
 from apmax.app.pipeline.training import train
+from apmax.errors import ApmaxError
+from tests.reliability.kinds import RNG, N, S, Y, contents, equal, frozen
 
 X = RNG.normal(size=(N, 4)) + Y[:, None] * [1.0, 0.5, 0.0, 0.0]
 X[RNG.random(X.shape) < 0.3] = 0.0

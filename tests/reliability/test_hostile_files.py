@@ -23,13 +23,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.reliability.batches import ENVIRONMENT, fuzz, fuzz_all
-from tests.reliability.formats import CSV, LIBSVM, model_trees, sealed
 
 from apmax import APClassifier
 from apmax.app.data import load, read_libsvm
-from apmax.errors import ApmaxError, FileError, FileFormatError, ModelFileError, ShapeError
 from apmax.app.pipeline.storage import load_model
+from apmax.errors import ApmaxError, FileError, FileFormatError, ModelFileError, ShapeError
+from tests.reliability.batches import ENVIRONMENT, fuzz, fuzz_all
+from tests.reliability.formats import CSV, LIBSVM, model_trees, sealed
 
 QUICK = {
     "libsvm": 800, "libsvm.gz": 250, "libsvm.bz2": 250, "libsvm.xz": 250, "csv": 150, "txt": 50,

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from tests.reliability.kinds import SAME, N, S, Y, contents, equal
 
 from apmax import (
     SurrogateAP,
@@ -19,11 +18,12 @@ from apmax import (
     precision_recall_curve,
     surrogate_ap,
 )
-from apmax.errors import ApmaxError
 from apmax.app.report import Report, Scored, write_report
 from apmax.app.report.alerts import count_alerts, operating_points
 from apmax.app.report.bootstrap import bootstrap_band
 from apmax.app.report.calibration import reliability
+from apmax.errors import ApmaxError
+from tests.reliability.kinds import SAME, N, S, Y, contents, equal
 
 
 def both(result: SurrogateAP) -> tuple[float, Any]:

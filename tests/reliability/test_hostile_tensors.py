@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.reliability.kinds import SAME, N, S, Y
 
 from apmax.errors import ApmaxError
 from apmax.torch import (
@@ -22,6 +21,7 @@ from apmax.torch import (
     PositiveNegativeBatchSampler,
     SmoothAPLoss,
 )
+from tests.reliability.kinds import SAME, N, S, Y
 
 LOSSES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "APLoss": lambda s: APLoss(Y)(s, torch.arange(N)),

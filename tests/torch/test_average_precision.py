@@ -10,6 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
+from apmax import surrogate_ap
+from apmax.objective.surrogates import SURROGATES
+from apmax.torch import APLoss
 from tests.oracle.equations import inner_values
 from tests.torch.nine_positives import (
     GOOD,
@@ -21,10 +25,6 @@ from tests.torch.nine_positives import (
     both_ways,
     saved,
 )
-
-from apmax import surrogate_ap
-from apmax.objective.surrogates import SURROGATES
-from apmax.torch import APLoss
 
 
 @pytest.mark.parametrize("surrogate", ["squared_hinge", "logistic"])

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.torch.nine_positives import GOOD, POSITIVE, SCORES, N, batch, both_ways, saved
 
 from apmax.torch import APLoss
+from tests.torch.nine_positives import GOOD, POSITIVE, SCORES, N, batch, both_ways, saved
 
 
 def test_state_follows_to_and_double_but_never_below_single_precision() -> None:

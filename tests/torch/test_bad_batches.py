@@ -8,17 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.torch.nine_positives import (
-    GOOD,
-    NO_NEGATIVES,
-    NO_POSITIVES,
-    ONE_POSITIVE,
-    POSITIVE,
-    SCORES,
-    N,
-    both_ways,
-    saved,
-)
 
 from apmax.errors import (
     ApmaxError,
@@ -30,6 +19,17 @@ from apmax.errors import (
     UnknownNameError,
 )
 from apmax.torch import APLoss
+from tests.torch.nine_positives import (
+    GOOD,
+    NO_NEGATIVES,
+    NO_POSITIVES,
+    ONE_POSITIVE,
+    POSITIVE,
+    SCORES,
+    N,
+    both_ways,
+    saved,
+)
 
 
 def bad_batches() -> dict[str, tuple[Any, Any, Any]]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+
 from benchmarks.datasets import data_folder
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "torch"

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.oracle.equations import objective, objective_gradient
-from tests.torch.nine_positives import GOOD, POSITIVE, SCORES, N, batch, saved
 
 from apmax import methods
 from apmax.errors import BackendError
@@ -19,6 +17,8 @@ from apmax.methods import DIRECTIONS, METHODS, SCHEDULES, Direction, Method, Sch
 from apmax.objective import surrogates
 from apmax.objective.surrogates import SURROGATES, Surrogate
 from apmax.torch import APLoss, from_table
+from tests.oracle.equations import objective, objective_gradient
+from tests.torch.nine_positives import GOOD, POSITIVE, SCORES, N, batch, saved
 
 CUBED = Surrogate(
     "cubed_hinge",

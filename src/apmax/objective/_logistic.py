@@ -198,7 +198,6 @@ class SigmoidSums(SortedRows):
         self, line: _NodeLine, field: Floats, points: _SplitPoints, nodes: NDArray[np.int64]
     ) -> Floats:
         """Return the field, given at the nodes, at the points, times their weights."""
-
         out = np.empty_like(points.scores)
         if self.cells:
             polynomials = polynomials_of_cells(field[line.mesh])

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from experiments.deep.networks import PADDING, build, crop_and_flip, resnet18, resnet20
 
 

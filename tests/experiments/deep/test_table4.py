@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
+
+from apmax.errors import ParameterError
 from experiments.__main__ import app
 from experiments.deep import trainer
 from experiments.deep.networks import build, crop_and_flip
@@ -16,9 +19,6 @@ from experiments.deep.presets import PRESETS, TITLES, DeepSetting
 from experiments.deep.stages import COMPOSITIONAL, Stage
 from experiments.deep.table4 import DeepExperiment, make_fabric
 from experiments.deep.trainer import CHOSEN, ap_of, load_parts
-from typer.testing import CliRunner
-
-from apmax.errors import ParameterError
 
 TINY = replace(
     PRESETS["laptop"],
