@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,7 +95,8 @@ def test_compiling_is_logged_once_and_the_cache_serves_the_next_process(tmp_path
 
 
 def test_without_logging_nothing_is_printed(tmp_path: Path) -> None:
-    code = "import apmax, numpy\nn = numpy.arange(10_000)\napmax.average_precision(n % 9 == 0, n % 7)"
+    code = "import apmax, numpy\nn = numpy.arange(10_000)\n"
+    code += "apmax.average_precision(n % 9 == 0, n % 7)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         check=True,
@@ -107,7 +109,9 @@ def test_without_logging_nothing_is_printed(tmp_path: Path) -> None:
 
 def test_other_layouts_of_the_input_do_not_compile_again() -> None:
     """Strided, read-only, float32 and integer scores, and read-only labels."""
-    from apmax._ranks import _count_range
+    from apmax import _ranks
+
+    kernel: Any = _ranks._count_range
 
     scores = np.random.default_rng(0).random(10_000)
     y = np.arange(10_000) % 9 == 0
@@ -115,9 +119,9 @@ def test_other_layouts_of_the_input_do_not_compile_again() -> None:
     for array in (frozen, labels):
         array.setflags(write=False)
     expected = apmax.average_precision(y, scores)
-    kinds = len(_count_range.signatures)
+    kinds = len(kernel.signatures)
     for other in (frozen, np.repeat(scores, 2)[::2], scores.tolist()):
         assert apmax.average_precision(labels, other) == expected
     apmax.average_precision(labels, scores.astype(np.float32))
-    assert len(_count_range.signatures) == kinds
+    assert len(kernel.signatures) == kinds
     np.testing.assert_array_equal(frozen, scores)

@@ -66,8 +66,8 @@ def check_labels(y: ArrayLike, *, pos_label: Any = None, name: str = "y") -> Mas
         wanted = 1 if pos_label is None else pos_label
         present = ", ".join(_shown(raw)[:5])
         raise NoPositiveError(
-            f"`{name}` holds no positive example: no label equals {wanted!r} (labels are {present}); "
-            "check the labels or pass pos_label="
+            f"`{name}` holds no positive example: no label equals {wanted!r} (labels are "
+            f"{present}); check the labels or pass pos_label="
         )
     return kernel_view(np.ascontiguousarray(positive, dtype=bool))
 
@@ -211,8 +211,8 @@ def _as_array(values: ArrayLike, name: str) -> NDArray[Any]:
         return np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:  # ragged, or a tensor with history
         raise ShapeError(
-            f"`{name}` cannot be converted to an array ({error}): pass a flat list or a NumPy array; "
-            "for a tensor, tensor.detach().cpu().numpy()"
+            f"`{name}` cannot be converted to an array ({error}): pass a flat list or a NumPy "
+            "array; for a tensor, tensor.detach().cpu().numpy()"
         ) from None
 
 
@@ -249,8 +249,8 @@ def _check_no_label_is_missing(raw: NDArray[Any], name: str) -> None:
         return
     if missing.any():
         raise LabelError(
-            f"`{name}` has {int(missing.sum())} missing labels (NaN or None), the first at position "
-            f"{int(np.argmax(missing))}: drop these rows"
+            f"`{name}` has {int(missing.sum())} missing labels (NaN or None), the first at "
+            f"position {int(np.argmax(missing))}: drop these rows"
         )
 
 

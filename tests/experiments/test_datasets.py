@@ -75,5 +75,7 @@ def test_a_wrong_download_is_refused_and_removed(text: bytes, empty: Path, page:
 
 
 def test_a_failed_download_says_how_to_provide_the_file(empty: Path, page: Path) -> None:
-    with pytest.raises(datasets.DownloadError, match=r"404.*FOLDER/libsvm/w8a and set APMAX_DATA=FOLDER"):
+    with pytest.raises(
+        datasets.DownloadError, match=r"404.*FOLDER/libsvm/w8a and set APMAX_DATA=FOLDER"
+    ):
         load_paper_set("w8a")

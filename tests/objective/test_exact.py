@@ -67,7 +67,7 @@ def test_value_and_gradient_equal_the_oracle(case: Case, name: str, gamma: float
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("case", [*awkward_cases(seed=1, n=3000)], ids=CASE_NAMES)
+@pytest.mark.parametrize("case", [*awkward_cases(seed=1, n=1500)], ids=CASE_NAMES)
 def test_value_and_gradient_equal_the_oracle_on_dense_data(case: Case, name: str) -> None:
     assert_equals_oracle(case, name, 3.0)
 

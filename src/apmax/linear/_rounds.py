@@ -231,6 +231,31 @@ def _weigh(weights, chosen, out):
 
 
 @kernel
+def _norm(x):
+    """Return ‖x‖."""
+    total = 0.0
+    for k in range(x.size):
+        total += x[k] * x[k]
+    return np.sqrt(total)
+
+
+@kernel
+def _set_all(array, number):
+    """Assign `number` to every entry."""
+    for k in range(array.size):
+        array[k] = number
+
+
+@kernel
+def _fill_side(rules, value, slope, s, side):
+    """Fill the pairs of one side by the method's surrogate."""
+    if rules.kind == CUSTOM:
+        fill_custom_pairs(value, slope, rules.gamma, s, side)
+    else:
+        fill_pairs(rules.kind, rules.gamma, s, side)
+
+
+@kernel
 def run_rounds(features, positives, negatives, weights, draws, steps, rules, value, slope, memory):
     """Run one round per row of the draws; return ‖∇̃‖ of the last.
 
@@ -241,8 +266,7 @@ def run_rounds(features, positives, negatives, weights, draws, steps, rules, val
     (rounds, batch), size = draws.rows.shape, memory.w.size
     m, n = positives.size, positives.size + negatives.size
     s, v, c = np.empty(batch), np.empty(batch), np.empty(batch)  # scores, weights, pulls of rows
-    for i in range(batch):
-        v[i] = 1.0
+    _set_all(v, 1.0)
     w_plus, w_minus, g1, g2 = np.empty(batch), np.empty(batch), np.empty(batch), np.empty(batch)
     values_plus = slopes_plus = new_side(batch, draws.value_positives.shape[1])
     values_minus = slopes_minus = new_side(batch, draws.value_negatives.shape[1])
@@ -273,20 +297,15 @@ def run_rounds(features, positives, negatives, weights, draws, steps, rules, val
             _score(features, negatives, i_minus, scaled, offset, minus.scores)
             _weigh(weights[0], i_plus, plus.weights)
             _weigh(weights[1], i_minus, minus.weights)
-            if rules.kind == CUSTOM:
-                fill_custom_pairs(value, slope, rules.gamma, s, plus)
-                fill_custom_pairs(value, slope, rules.gamma, s, minus)
-            else:
-                fill_pairs(rules.kind, rules.gamma, s, plus)
-                fill_pairs(rules.kind, rules.gamma, s, minus)
+            _fill_side(rules, value, slope, s, plus)
+            _fill_side(rules, value, slope, s, minus)
             leave_out_self(rows, i_plus, plus)
         estimate_rows(rules, m, n, v, values_plus, values_minus, w_plus, w_minus, g1, g2)
         _update_rows(rules, memory, rows, g1, g2, steps.beta0[r], t, steps.log_decay, old, factors)
         if not draws.shared:  # the weights of the second draw's pairs
             weigh_pairs(rules, m, n, slopes_plus, slopes_minus, w_plus, w_minus)
         pull_rows(v, g1, g2, slopes_plus, slopes_minus, w_plus, w_minus, c)
-        for k in range(size):
-            pulled[k] = 0.0
+        _set_all(pulled, 0.0)
         i_plus, i_minus = draws.slope_positives[r], draws.slope_negatives[r]
         if draws.shared:
             for i in range(batch):
@@ -297,10 +316,7 @@ def run_rounds(features, positives, negatives, weights, draws, steps, rules, val
         _add_vjp(features, negatives, i_minus, slopes_minus.scores, slopes_minus.pulls, pulled)
         _fill_gradient(features, rules, memory, pulled, gradient)
         _take_step(rules, memory, gradient, steps.eta[r], steps.beta1[r], t)
-    total = 0.0
-    for k in range(size):
-        total += gradient[k] * gradient[k]
-    return np.sqrt(total)
+    return _norm(gradient)
 
 
 @kernel

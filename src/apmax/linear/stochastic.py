@@ -198,8 +198,8 @@ def _features(design: Design) -> Any:
     none = np.empty(0, dtype=X.dtype)
     centre = design.centre if design.centre.any() else np.empty(0)
     if sp.issparse(X):
-        parts = (kernel_view(part) for part in (X.data, X.indices, X.indptr))
-        return Features(none.reshape(0, 0), *parts, design.scale, centre)
+        data, indices, indptr = (kernel_view(part) for part in (X.data, X.indices, X.indptr))
+        return Features(none.reshape(0, 0), data, indices, indptr, design.scale, centre)
     no_index = np.empty(0, dtype=np.int32)
     return Features(kernel_view(X), none, no_index, no_index, design.scale, centre)
 
