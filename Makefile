@@ -58,16 +58,16 @@ bench: setup  ## benchmark the objective and the metric; exits with 1 if a bar i
 	@$(BIN)/python -m benchmarks
 
 bench-linear: setup  ## benchmark the linear solvers against PyTorch and LogisticRegression
-	@$(BIN)/python -m benchmarks.linear
+	@$(BIN)/python -m benchmarks.linear_speed
 
 bench-quality: setup  ## compare test AP with LogisticRegressionCV and boosted trees on real data
-	@$(BIN)/python -m benchmarks.quality
+	@$(BIN)/python -m benchmarks.linear_quality
 
 bench-torch: setup  ## benchmark a step of APLoss and ADAP against cross-entropy and Adam
-	@$(BIN)/python -m benchmarks.torch
+	@$(BIN)/python -m benchmarks.torch_speed
 
 bench-surrogates: setup  ## compare held-out AP of networks trained by either surrogate
-	@$(BIN)/python -m benchmarks.surrogates
+	@$(BIN)/python -m benchmarks.surrogate_quality
 
 browser:  ## install Chromium for the report's tests, where possible
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || \

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from benchmarks.datasets import data_folder
+from benchmarks.real_data import data_folder
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "torch"
 

@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from apmax import APClassifierCV, average_precision
-from benchmarks.datasets import NAMES, Split, splits
+from benchmarks.real_data import NAMES, Split, splits
 
 MOST_BELOW, MEAN_ABOVE = 0.003, 0.008
 PAPER_BEST = {

@@ -22,7 +22,7 @@ from apmax.linear.design import Design
 from apmax.linear.stochastic import StochasticRun
 from apmax.methods import METHODS
 from apmax.objective.surrogates import SQUARED_HINGE
-from benchmarks.datasets import data_folder, splits
+from benchmarks.real_data import data_folder, splits
 from benchmarks.timing import Line, medians
 
 ROUNDS = 2000

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from apmax import average_precision
 from apmax.torch import ADAP, APLoss, PositiveNegativeBatchSampler
-from benchmarks.datasets import splits
+from benchmarks.real_data import splits
 
 NAMES = ("mammography", "letter", "ijcnn1", "a9a", "celeba", "w8a", "cover")
 SEEDS, EPOCHS, BATCH, POSITIVES = 3, 8, 128, 32
