@@ -9,8 +9,10 @@ import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from apmax import errors
+from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.design import SCALES, Design, make_design
 from apmax.linear.full_batch import ap_objective, logistic_objective, minimise
 from apmax.linear.platt import platt
@@ -119,3 +121,16 @@ def test_scaling_and_back_is_the_identity() -> None:
 def test_features_far_from_zero_cost_nothing(solver: str, shift: float) -> None:
     near, far = make(solver).fit(X, Y), make(solver).fit(X + shift, Y)
     assert ap(far, X + shift) == pytest.approx(ap(near), abs=1e-3)
+
+
+def test_small_fits_use_one_blas_thread_and_restore_the_setting() -> None:
+    def threads() -> list[int]:
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    with threadpool_limits(2, user_api="blas"):
+        before = threads()
+        with one_blas_thread(10), one_blas_thread(20):
+            assert set(threads()) == {1}
+        assert threads() == before
+        with one_blas_thread(10**9):
+            assert threads() == before

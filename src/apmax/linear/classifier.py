@@ -13,6 +13,7 @@ from sklearn.utils.validation import _num_features
 from apmax.errors import ParameterError
 from apmax.interrupts import cooperative_interrupts
 from apmax.linear.base import LinearAPModel, TrainingSet
+from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.design import Design, make_design
 from apmax.linear.full_batch import Minimum, ap_objective, fit_logistic, minimise, relative_penalty
 from apmax.linear.history import EvaluationSet, History
@@ -185,7 +186,7 @@ class APClassifier(WarmStart):
         settings = self._settings()
         self._check_warm_start(X)
         data = self._checked(X, y, sample_weight).without_zero_weights()
-        with cooperative_interrupts():
+        with cooperative_interrupts(), one_blas_thread(np.prod(data.X.shape)):
             scaling = "maximum" if sp.issparse(data.X) else "deviation"
             design = make_design(data.X, scaling, data.weight)
             history = History(

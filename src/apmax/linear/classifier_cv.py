@@ -14,6 +14,7 @@ from apmax.errors import ParameterError
 from apmax.interrupts import cooperative_interrupts, interrupt_on_hold, raise_if_interrupted
 from apmax.linear.averaging import standardised, weigh_by_gain
 from apmax.linear.base import LinearAPModel, TrainingSet
+from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.design import SCALES, Design, make_design
 from apmax.linear.folds import Fold, folds_of, is_number_of_folds
 from apmax.linear.full_batch import Minimum, fit_logistic
@@ -124,7 +125,7 @@ class APClassifierCV(LinearAPModel):
             data = data.without_zero_weights()
         folds = folds_of(self.cv, data)
         data = data.without_zero_weights()
-        with cooperative_interrupts():
+        with cooperative_interrupts(), one_blas_thread(np.prod(data.X.shape)):
             logistic_scores, anchors = self._anchors(data, folds, Cs)
             best_scale = max(anchors, key=lambda name: logistic_scores[name].mean(axis=1).max())
             try:

@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from apmax.errors import ParameterError
 from apmax.interrupts import cooperative_interrupts, interrupted
 from apmax.linear.base import TrainingSet
+from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.classifier import WarmStart
 from apmax.linear.design import Design, make_design
 from apmax.linear.history import EvaluationSet, History
@@ -171,7 +172,7 @@ class StochasticAPClassifier(WarmStart):
         self._check_warm_start(X)
         data = self._checked(X, y, sample_weight).without_zero_weights()
         rng = _generator(self.random_state)
-        with cooperative_interrupts():
+        with cooperative_interrupts(), one_blas_thread(np.prod(data.X.shape)):
             scaling = "maximum" if sp.issparse(data.X) else "deviation"
             whole = make_design(data.X, scaling, data.weight)
             train, held_out = self._split(data, rng)
