@@ -16,7 +16,6 @@ from apmax import (
     average_precision,
     errors,
     operating_point,
-    precision_recall_curve,
     surrogate_ap,
 )
 from apmax.app.io import load
@@ -71,10 +70,9 @@ SCORE_ROWS: list[tuple[str, Any, Any, dict[str, Any], type[Exception], str]] = [
     [
         lambda y, s, **options: surrogate_ap(s, y, **options),
         average_precision,
-        precision_recall_curve,
         lambda y, s, **options: operating_point(y, s, recall=0.5, **options),
     ],
-    ids=["surrogate_ap", "average_precision", "precision_recall_curve", "operating_point"],
+    ids=["surrogate_ap", "average_precision", "operating_point"],
 )
 @pytest.mark.parametrize(
     ("y", "scores", "options", "error", "message"),

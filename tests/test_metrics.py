@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as peers
 
-from apmax import average_precision, operating_point, precision_recall_curve
+from apmax import average_precision, operating_point
 from apmax.validation import Floats, Mask
 from tests.examples import CASE_NAMES, CASES, Case, labelled_scores
 from tests.oracle import equations
@@ -24,15 +24,6 @@ def test_average_precision_equals_sklearn_and_equation_1(case: Case) -> None:
     assert actual == pytest.approx(theirs, abs=1e-12)
     oracle = equations.average_precision(case.scores, case.positive, weight)
     assert actual == pytest.approx(oracle, abs=1e-12)
-
-
-@pytest.mark.parametrize("case", CASES, ids=CASE_NAMES)
-def test_the_curve_equals_sklearn(case: Case) -> None:
-    weight = None if case.weight is None else case.weight / case.weight.max()
-    ours = precision_recall_curve(case.positive, case.scores, sample_weight=case.weight)
-    theirs = peers.precision_recall_curve(case.positive, case.scores, sample_weight=weight)
-    for mine, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(mine, other, rtol=0, atol=1e-12)
 
 
 @given(labelled_scores())

@@ -19,14 +19,12 @@ PUBLIC = {
     "ApmaxError",
     "FitResult",
     "OperatingPoint",
-    "PrecisionRecallCurve",
     "StochasticAPClassifier",
     "Surrogate",
     "SurrogateAP",
     "__version__",
     "average_precision",
     "operating_point",
-    "precision_recall_curve",
     "surrogate_ap",
 }
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import precision_recall_curve
 
-from apmax.metrics import precision_recall_curve
 from apmax.validation import Floats, Mask
 from experiments.linear.grid import REPEATS, ROUNDS, Key, LinearSetting, ap_of, load, start
 from experiments.store import Store, Unit
@@ -49,10 +49,9 @@ def run_curves(
 
 def precision_at(y: Mask, scores: Floats) -> Floats:
     """Precision of the smallest number of alerts that reaches each recall of RECALL."""
-    curve = precision_recall_curve(y, scores)
+    precision, recall, _ = precision_recall_curve(y, scores)
     # Recall falls along the curve, so search from its end.
-    place = np.searchsorted(curve.recall[::-1], RECALL - 1e-12)
-    return np.asarray(curve.precision[::-1][place])
+    return np.asarray(precision[::-1][np.searchsorted(recall[::-1], RECALL - 1e-12)])
 
 
 def _curves(method: str, name: str, repeat: int, *values: float) -> list[Any]:

@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from apmax.linear import APClassifier, APClassifierCV, FitResult, StochasticAPClassifier
     from apmax.metrics import (
         OperatingPoint,
-        PrecisionRecallCurve,
         average_precision,
         operating_point,
-        precision_recall_curve,
     )
     from apmax.objective.exact import SurrogateAP, surrogate_ap
     from apmax.objective.surrogates import Surrogate
@@ -29,13 +27,11 @@ _HOME = {
     "ApmaxError": "apmax.errors",
     "FitResult": "apmax.linear",
     "OperatingPoint": "apmax.metrics",
-    "PrecisionRecallCurve": "apmax.metrics",
     "StochasticAPClassifier": "apmax.linear",
     "Surrogate": "apmax.objective.surrogates",
     "SurrogateAP": "apmax.objective.exact",
     "average_precision": "apmax.metrics",
     "operating_point": "apmax.metrics",
-    "precision_recall_curve": "apmax.metrics",
     "surrogate_ap": "apmax.objective.exact",
 }
 
@@ -45,14 +41,12 @@ __all__ = [
     "ApmaxError",
     "FitResult",
     "OperatingPoint",
-    "PrecisionRecallCurve",
     "StochasticAPClassifier",
     "Surrogate",
     "SurrogateAP",
     "__version__",
     "average_precision",
     "operating_point",
-    "precision_recall_curve",
     "surrogate_ap",
 ]
 

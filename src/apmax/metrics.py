@@ -1,7 +1,7 @@
-"""Average precision, the precision-recall curve and operating points.
+"""Average precision and operating points.
 
-Arguments and results are those of scikit-learn's metrics, ties and sample weights included.
-:func:`average_precision` sorts only the positives.
+Ties and sample weights count as in scikit-learn's metrics. :func:`average_precision` sorts only
+the positives.
 """
 
 from __future__ import annotations
@@ -24,18 +24,6 @@ from apmax.validation import (
 
 COMPILED_FROM = 1 << 12
 """Number of scores from which the compiled routine is faster than NumPy's binary search."""
-
-
-class PrecisionRecallCurve(NamedTuple):
-    """Precision and recall at every distinct score, thresholds ascending.
-
-    As in scikit-learn, `precision` and `recall` end with an extra point (1, 0) that has no
-    threshold.
-    """
-
-    precision: Floats
-    recall: Floats
-    thresholds: Floats
 
 
 class OperatingPoint(NamedTuple):
@@ -115,43 +103,6 @@ def _count_at_most(thresholds: Floats, scores: Floats) -> NDArray[Any]:
     from apmax._ranks import count_at_most, make_thresholds
 
     return count_at_most(make_thresholds(thresholds), scores, 0.0)
-
-
-def precision_recall_curve(
-    y: ArrayLike,
-    scores: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-) -> PrecisionRecallCurve:
-    """Compute precision and recall of alerting at score ≥ t, for every distinct score t.
-
-    Parameters
-    ----------
-    y, scores, sample_weight, pos_label
-        As in :func:`average_precision`.
-
-    Returns
-    -------
-    PrecisionRecallCurve
-        Unpacks into ``precision, recall, thresholds``, as in scikit-learn.
-
-    Examples
-    --------
-    >>> from apmax import precision_recall_curve
-    >>> curve = precision_recall_curve([1, 0, 1, 0], [0.9, 0.8, 0.3, 0.2])
-    >>> curve.thresholds.tolist()
-    [0.2, 0.3, 0.8, 0.9]
-    >>> curve.recall.tolist()
-    [1.0, 1.0, 0.5, 0.5, 0.0]
-    """
-    positive, s, weight = _checked(y, scores, sample_weight, pos_label)
-    thresholds, true_alerts, alerts = _alerts_by_threshold(positive, s, weight)
-    return PrecisionRecallCurve(
-        precision=np.append(true_alerts / alerts, 1.0),
-        recall=np.append(true_alerts / true_alerts[0], 0.0),
-        thresholds=thresholds,
-    )
 
 
 def operating_point(

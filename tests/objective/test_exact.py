@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from apmax import _compile, surrogate_ap
 from apmax.objective import _logistic
-from apmax.objective._direct import DirectSums
-from apmax.objective._examples import Examples
 from apmax.objective._hinge import HingeSums
 from apmax.objective._logistic import MAX_EXPONENT, FewSigmoidSums, SigmoidSums
+from apmax.objective._pair_sums import DirectSums, Examples
 from apmax.objective.exact import _pair_sums
 from apmax.objective.surrogates import LOGISTIC, SQUARED_HINGE, Surrogate, resolve
 from apmax.validation import Floats, Mask

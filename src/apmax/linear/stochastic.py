@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from apmax.errors import BackendError
 from apmax.linear.design import Design
 from apmax.methods import BOUNDS, LOG_OF_ZERO, PAIRS, Method
-from apmax.objective._examples import NO_WEIGHTS
+from apmax.objective._pair_sums import NO_WEIGHTS
 from apmax.objective.omega import Omega
 from apmax.objective.surrogates import LOGISTIC, SQUARED_HINGE, Surrogate
 from apmax.registry import Registry

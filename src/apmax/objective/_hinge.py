@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from apmax._compile import kernel, over_threads
 from apmax._ranks import count_at_most, make_thresholds
-from apmax.objective._examples import SKIP_NONE, Examples, KernelPoints, RowSums, SortedRows
+from apmax.objective._pair_sums import SKIP_NONE, Examples, KernelPoints, RowSums, SortedRows
 from apmax.validation import Floats
 
 EXACT_BELOW = 1e4

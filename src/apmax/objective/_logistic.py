@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apmax._compile import over_threads, table_over_threads
-from apmax.objective._examples import NO_WEIGHTS, SKIP_NONE, Examples, RowSums, SortedRows
 from apmax.objective._mesh import (
     STENCIL,
     charges_of_nodes,
@@ -20,6 +19,7 @@ from apmax.objective._mesh import (
     moments_of_cells,
     polynomials_of_cells,
 )
+from apmax.objective._pair_sums import NO_WEIGHTS, SKIP_NONE, Examples, RowSums, SortedRows
 from apmax.objective._sigmoid import SLOPE_TERMS, VALUE_TERMS, sigmoid_sums, sigmoid_sums_by_pair
 from apmax.validation import Floats, Mask
 

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from apmax.errors import NonFiniteError
-from apmax.objective._direct import DirectSums
-from apmax.objective._examples import Examples, PairSums
+from apmax.objective._pair_sums import DirectSums, Examples, PairSums
 from apmax.objective.surrogates import (
     LOGISTIC,
     SQUARED_HINGE,
