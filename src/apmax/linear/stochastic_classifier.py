@@ -87,9 +87,6 @@ class StochasticAPClassifier(WarmStart):
         for the others.
     sampling : {"shared", "independent"}, default="shared"
         Whether one batch serves for values and slopes, or one for each.
-    fit_intercept : bool, default=True
-        Whether the scores σ(w·x + b) have an intercept during training. `intercept_` always comes
-        from calibration.
     early_stopping : bool, default=False
         Whether to hold out `validation_fraction` of the data and keep the point with the best AP
         there.
@@ -138,7 +135,6 @@ class StochasticAPClassifier(WarmStart):
         delta: float = 1e-8,
         schedule: str | None = None,
         sampling: str = "shared",
-        fit_intercept: bool = True,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
@@ -159,7 +155,6 @@ class StochasticAPClassifier(WarmStart):
         self.delta = delta
         self.schedule = schedule
         self.sampling = sampling
-        self.fit_intercept = fit_intercept
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
@@ -210,7 +205,7 @@ class StochasticAPClassifier(WarmStart):
             surrogate=settings.surrogate,
             gamma=settings.gamma,
             penalty=self.alpha,
-            fit_intercept=self.fit_intercept,
+            fit_intercept=True,
             learning_rate=settings.learning_rate,
             beta0=self.beta0,
             beta1=self.beta1,
@@ -281,7 +276,7 @@ class StochasticAPClassifier(WarmStart):
         check_count(self.n_iter_no_change, "n_iter_no_change", why="it is how long to wait")
         check_count(self.batch_size, "batch_size", at_least=3, why="it holds both classes")
         check_count(self.max_iter, "max_iter", why="it is the number of rounds")
-        for name in ("fit_intercept", "early_stopping", "warm_start"):
+        for name in ("early_stopping", "warm_start"):
             check_switch(getattr(self, name), name)
         SAMPLING.choose(self.sampling)
         return StochasticSettings(replace(method, schedule=schedule), surrogate, gamma, rate)
