@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.reliability.kinds import SAME, N, S, Y
 
 from apmax.errors import ApmaxError
 from apmax.torch import (
@@ -16,20 +15,17 @@ from apmax.torch import (
     MOAP,
     SOAP,
     APLoss,
-    BlackboxAPLoss,
     ExactAPLoss,
-    FastAPLoss,
     PositiveNegativeBatchSampler,
     SmoothAPLoss,
 )
+from tests.reliability.kinds import SAME, N, S, Y
 
 LOSSES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "APLoss": lambda s: APLoss(Y)(s, torch.arange(N)),
     "APLoss, moving average": lambda s: APLoss(Y, tracker="moving_average")(s, torch.arange(N)),
     "APLoss, hinge": lambda s: APLoss(Y, surrogate="squared_hinge")(s, torch.arange(N)),
     "SmoothAPLoss": lambda s: SmoothAPLoss()(s, torch.tensor(Y)),
-    "FastAPLoss": lambda s: FastAPLoss()(s, torch.tensor(Y)),
-    "BlackboxAPLoss": lambda s: BlackboxAPLoss()(s, torch.tensor(Y)),
     "ExactAPLoss": lambda s: ExactAPLoss()(s, torch.tensor(Y)),
 }
 P = torch.tensor(S).sigmoid()

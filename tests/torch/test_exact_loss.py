@@ -9,14 +9,14 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from tests.examples import CASES, Case
-from tests.oracle.equations import objective, objective_gradient
 
 from apmax import surrogate_ap
 from apmax.errors import NonFiniteError
 from apmax.objective.surrogates import LOGISTIC, Surrogate, resolve
 from apmax.torch import ExactAPLoss, exact_loss
 from apmax.torch.logistic_summary import CHUNK, MAX_CELLS, summary_ap
+from tests.examples import CASES, Case
+from tests.oracle.equations import objective, objective_gradient
 
 RNG = np.random.default_rng(0)
 HALF = RNG.random(400) < 0.5

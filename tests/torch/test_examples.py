@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+
 from benchmarks.datasets import data_folder
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "torch"
@@ -19,9 +20,8 @@ def example(name: str) -> dict[str, Any]:
     return runpy.run_path(str(EXAMPLES / f"{name}.py"))
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_plain_loop_ends_above_cross_entropy_for_as_long(seed: int) -> None:
-    result = example("plain_loop")["main"](seed)
+def test_the_plain_loop_ends_above_cross_entropy_for_as_long() -> None:
+    result = example("plain_loop")["main"]()
     assert result["average precision"] > result["cross-entropy"] > 0.3
 
 
