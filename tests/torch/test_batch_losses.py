@@ -101,18 +101,3 @@ def test_bad_batches_are_refused(make: Any) -> None:
     for s, y, error in bad:
         with pytest.raises(error):
             make()(s, y)
-
-
-@pytest.mark.parametrize("make", LOSSES)
-def test_a_step_downhill_raises_ap(make: Any) -> None:
-    rng = np.random.default_rng(4)
-    positive = rng.random(64) < 0.3
-    labels = torch.from_numpy(positive)
-    scores = torch.from_numpy(0.7 * rng.random(64) + 0.2 * positive).requires_grad_()
-    loss = make() if make is not SmoothAPLoss else make(0.1)
-    before = average_precision(labels, scores.detach())
-    for _ in range(100):
-        (slope,) = torch.autograd.grad(loss(scores, labels), scores)
-        with torch.no_grad():
-            scores.sub_(0.02 * slope / slope.abs().max().clamp(min=1e-12)).clamp_(0, 1)
-    assert average_precision(labels, scores.detach()) > before + 0.05

@@ -45,20 +45,13 @@ def test_a_checkpoint_names_a_custom_surrogate() -> None:
             APLoss(POSITIVE, **options).load_state_dict(state)
 
 
-EITHER = [False, True]
-ANY_TRACKER = [Tracker("any", *switches) for switches in product(EITHER, EITHER)]
-ANY_DIRECTION = [
-    Direction("any", *switches)
-    for switches in product(EITHER, ["none", "moving", "running"], ["none", "largest", "clipped"])
-]
+SWITCHES = list(product([False, True], repeat=3))
 
 
-@pytest.mark.parametrize("tracker", ANY_TRACKER, ids=str)
-@pytest.mark.parametrize("direction", ANY_DIRECTION, ids=str)
-@pytest.mark.parametrize("projected", EITHER)
-def test_every_combination_of_switches_runs(
-    tracker: Tracker, direction: Direction, projected: bool
-) -> None:
+@pytest.mark.parametrize(("remembers", "decays", "projected"), SWITCHES)
+def test_every_combination_of_switches_runs(remembers: bool, decays: bool, projected: bool) -> None:
+    """For directions see test_optim.py."""
+    tracker, direction = Tracker("any", remembers, decays), Direction("any", False, "running")
     method = Method("any", "Any", tracker, direction, Schedule("any", 0.3), projected=projected)
     w = torch.nn.Parameter(torch.zeros(5, dtype=torch.float64))
     X = torch.randn(N, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

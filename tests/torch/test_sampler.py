@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
-from apmax.errors import ApmaxError, ParameterError
+from apmax.errors import ParameterError
 from apmax.torch import IndexedDataset, PositiveNegativeBatchSampler
 
 LABELS = np.isin(np.arange(203), np.random.default_rng(0).choice(203, 17, replace=False))
@@ -126,12 +126,6 @@ def test_a_loader_that_reads_ahead_says_how_far_training_is() -> None:
 def test_bad_options_are_named(options: Any) -> None:
     with pytest.raises(ParameterError, match="|".join(options)):
         sampler(**options)
-
-
-@pytest.mark.parametrize("labels", [np.ones(5), np.zeros(5), [], [0, 1, 2]])
-def test_labels_of_one_class_are_refused(labels: Any) -> None:
-    with pytest.raises(ApmaxError):
-        PositiveNegativeBatchSampler(labels, 4)
 
 
 @pytest.mark.parametrize(
