@@ -15,9 +15,7 @@ from apmax.torch import (
     MOAP,
     SOAP,
     APLoss,
-    BlackboxAPLoss,
     ExactAPLoss,
-    FastAPLoss,
     PositiveNegativeBatchSampler,
     SmoothAPLoss,
 )
@@ -28,8 +26,6 @@ LOSSES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "APLoss, moving average": lambda s: APLoss(Y, tracker="moving_average")(s, torch.arange(N)),
     "APLoss, hinge": lambda s: APLoss(Y, surrogate="squared_hinge")(s, torch.arange(N)),
     "SmoothAPLoss": lambda s: SmoothAPLoss()(s, torch.tensor(Y)),
-    "FastAPLoss": lambda s: FastAPLoss()(s, torch.tensor(Y)),
-    "BlackboxAPLoss": lambda s: BlackboxAPLoss()(s, torch.tensor(Y)),
     "ExactAPLoss": lambda s: ExactAPLoss()(s, torch.tensor(Y)),
 }
 P = torch.tensor(S).sigmoid()

@@ -35,6 +35,17 @@ def saved(module: Any) -> Any:
     return torch.load(file, weights_only=True)
 
 
+def assert_same_state(module: Any, expected: Any) -> None:
+    """Bit by bit."""
+    found = module.state_dict()
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        if torch.is_tensor(value):
+            torch.testing.assert_close(found[key], value, rtol=0, atol=0, equal_nan=True)
+        else:
+            assert found[key] == value
+
+
 GOOD = batch(np.random.default_rng(12))
 NO_POSITIVES, NO_NEGATIVES, ONE_POSITIVE = (
     torch.arange(20, 30),

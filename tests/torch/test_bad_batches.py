@@ -27,6 +27,7 @@ from tests.torch.nine_positives import (
     POSITIVE,
     SCORES,
     N,
+    assert_same_state,
     both_ways,
     saved,
 )
@@ -66,9 +67,7 @@ def test_a_bad_batch_is_refused_and_changes_nothing(name: str, which: int) -> No
     scores, index, error = bad_batches()[name]
     with pytest.raises(error):
         loss(scores, index)
-    after = saved(loss)
-    for key, tensor in before.items():
-        torch.testing.assert_close(after[key], tensor, rtol=0, atol=0, equal_nan=True)
+    assert_same_state(loss, before)
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["compiled", "torch"])
@@ -84,10 +83,8 @@ def test_a_poor_batch_is_skipped_and_counted_or_an_error(index: Any, which: int)
     value.backward()
     assert value.item() == 0
     assert not scores.grad.any()
-    after = saved(loss)
-    assert int(after.pop("skipped")) == int(before.pop("skipped")) + 1
-    for key, tensor in before.items():
-        torch.testing.assert_close(after[key], tensor, rtol=0, atol=0, equal_nan=True)
+    assert int(before["skipped"]) == 0
+    assert_same_state(loss, before | {"skipped": torch.tensor(1)})
     strict = both_ways(POSITIVE, poor_batch="error")[which]
     with pytest.raises(NoPositiveError, match="PositiveNegativeBatchSampler"):
         strict(SCORES[index], index)
@@ -123,11 +120,6 @@ def test_bad_options_are_named(options: Any, error: Any) -> None:
         APLoss(POSITIVE, **options)
 
 
-def test_a_misspelt_keyword_is_not_swallowed() -> None:
-    with pytest.raises(TypeError, match="gama"):
-        APLoss(POSITIVE, gama=0.1)
-
-
 @pytest.mark.parametrize(
     "labels",
     [
@@ -144,20 +136,11 @@ def test_labels_of_one_class_or_three_are_refused(labels: Any) -> None:
         APLoss(labels)
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
-        POSITIVE,
-        POSITIVE.astype(int),
-        np.where(POSITIVE, 1, -1),
-        torch.from_numpy(POSITIVE),
-        torch.from_numpy(POSITIVE).float()[:, None],
-        POSITIVE.tolist(),
-    ],
-    ids=["bool", "0/1", "-1/1", "tensor", "column", "list"],
-)
-def test_labels_of_any_kind(labels: Any) -> None:
-    assert APLoss(labels).labels.cells.tolist() == list(range(9))
+def test_labels_of_any_kind() -> None:
+    tensor = torch.from_numpy(POSITIVE)
+    kinds = [POSITIVE.astype(int), np.where(POSITIVE, 1, -1), tensor, tensor.float()[:, None]]
+    for labels in (*kinds, POSITIVE.tolist()):
+        assert APLoss(labels).labels.cells.tolist() == list(range(9))
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["compiled", "torch"])
@@ -169,8 +152,7 @@ def test_numbers_that_do_not_fit_are_refused(which: int, double: bool, size: flo
     before = saved(loss)
     with pytest.raises(NonFiniteError, match="the state is unchanged"):
         loss((SCORES[GOOD] * size).requires_grad_(), GOOD)
-    for key, tensor in before.items():
-        torch.testing.assert_close(saved(loss)[key], tensor, rtol=0, atol=0, equal_nan=True)
+    assert_same_state(loss, before)
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["compiled", "torch"])

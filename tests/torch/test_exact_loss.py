@@ -106,20 +106,6 @@ def test_a_custom_surrogate_is_summed_pair_by_pair() -> None:
     assert value.item() == pytest.approx(ExactAPLoss(gamma=10.0)(scores, positive).item())
 
 
-@pytest.mark.parametrize("surrogate", ["logistic", "squared_hinge"])
-def test_a_large_batch_in_single_precision(surrogate: str) -> None:
-    n = 300_000
-    labels = RNG.random(n) < 0.1
-    scores = (RNG.random(n) + 0.2 * labels).astype(np.float32)
-    s = torch.from_numpy(scores).requires_grad_()
-    loss = ExactAPLoss(surrogate=surrogate)(s, torch.from_numpy(labels))
-    loss.backward()
-    exact = surrogate_ap(scores, labels, surrogate=surrogate)
-    assert loss.item() == pytest.approx(-exact.value, rel=1e-6)
-    size = np.abs(exact.gradient).max()
-    np.testing.assert_allclose(s.grad.numpy(), -exact.gradient, atol=1e-6 * size)
-
-
 def test_scores_whose_squares_overflow_are_refused_by_the_hinge_only() -> None:
     scores, labels = (
         torch.tensor([1e200, 0.0, -1e200], dtype=torch.float64),

@@ -20,9 +20,8 @@ def example(name: str) -> dict[str, Any]:
     return runpy.run_path(str(EXAMPLES / f"{name}.py"))
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_plain_loop_ends_above_cross_entropy_for_as_long(seed: int) -> None:
-    result = example("plain_loop")["main"](seed)
+def test_the_plain_loop_ends_above_cross_entropy_for_as_long() -> None:
+    result = example("plain_loop")["main"]()
     assert result["average precision"] > result["cross-entropy"] > 0.3
 
 
@@ -31,23 +30,15 @@ def test_several_labels_are_learnt_although_some_are_missing() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's own
-def test_lightning_trains_and_its_checkpoint_holds_the_loss(tmp_path: Path) -> None:
-    module, test_ap = example("lightning_module")["train"](
-        epochs=4, default_root_dir=tmp_path, enable_progress_bar=False, enable_model_summary=False
-    )
-    assert test_ap > 0.5
-    (path,) = tmp_path.rglob("*.ckpt")
-    state = torch.load(path, weights_only=True)["state_dict"]
-    torch.testing.assert_close(state["loss.U"], module.loss.U)
-
-
-@pytest.mark.filterwarnings("ignore")  # Lightning's own
-def test_lightning_goes_on_as_if_it_had_never_stopped(tmp_path: Path) -> None:
+def test_lightning_resumes_bit_identically_from_its_checkpoint(tmp_path: Path) -> None:
     train = example("lightning_module")["train"]
     quiet = {"enable_progress_bar": False, "enable_model_summary": False}
-    straight, _ = train(epochs=4, enable_checkpointing=False, **quiet)
-    train(epochs=2, default_root_dir=tmp_path, **quiet)
+    straight, test_ap = train(epochs=4, enable_checkpointing=False, **quiet)
+    assert test_ap > 0.5
+    half, _ = train(epochs=2, default_root_dir=tmp_path, **quiet)
     (path,) = tmp_path.rglob("*.ckpt")
+    state = torch.load(path, weights_only=True)["state_dict"]
+    torch.testing.assert_close(state["loss.U"], half.loss.U)
     resumed, _ = train(epochs=4, resume=str(path), enable_checkpointing=False, **quiet)
     for left, right in zip(straight.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(left, right)

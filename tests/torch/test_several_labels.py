@@ -78,12 +78,3 @@ def test_a_label_that_the_batch_lacks_is_left_out() -> None:
 def test_minus_one_without_zero_is_refused_for_several_labels() -> None:
     with pytest.raises(LabelError, match="write negatives as 0"):
         APLoss(np.where(many_labels()[0] > 0, 1, -1))
-
-
-def test_several_labels_under_autocast_keep_single_precision() -> None:
-    labels, scores = many_labels()
-    loss, exact = APLoss(labels), APLoss(labels)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        value = loss(scores.float(), torch.arange(60))
-    assert value.dtype == torch.float32
-    assert value.item() == exact(scores.float(), torch.arange(60)).item()

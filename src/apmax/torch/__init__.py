@@ -8,7 +8,7 @@ except ImportError as error:  # pragma: no cover - the tests' machine has it
     raise ImportError("apmax.torch needs PyTorch: pip install 'apmax[torch]'") from error
 
 from apmax.torch.average_precision import APLoss
-from apmax.torch.batch_losses import BlackboxAPLoss, FastAPLoss, SmoothAPLoss
+from apmax.torch.batch_losses import SmoothAPLoss
 from apmax.torch.compositional import CompositionalLoss
 from apmax.torch.exact_loss import ExactAPLoss
 from apmax.torch.method_table import from_table
@@ -20,10 +20,8 @@ __all__ = [
     "MOAP",
     "SOAP",
     "APLoss",
-    "BlackboxAPLoss",
     "CompositionalLoss",
     "ExactAPLoss",
-    "FastAPLoss",
     "IndexedDataset",
     "PositiveNegativeBatchSampler",
     "SmoothAPLoss",

@@ -25,14 +25,6 @@ TAKEN, UNREADABLE, UNINFORMATIVE, TOO_LARGE = 0, 1, 2, 3
 """What happened to a batch: used; invalid; without both classes; numbers that U cannot hold."""
 
 
-class RoundClock(NamedTuple):
-    """β₀ of a round, and the cumulative log-decay before and after it."""
-
-    beta0: float
-    decay: float
-    next_decay: float
-
-
 class TrackingRules(NamedTuple):
     """How U moves."""
 
@@ -109,7 +101,8 @@ def track_batch(scores, index, n, cells, u, written_at, rules, tracking, clock, 
     """Take a batch: update U and fill the gradient of −ÂP with respect to the scores.
 
     Return what happened to the batch, and −ÂP as tracked for its positives. Nothing has changed
-    unless the batch was taken. `scores` and `gradient` are contiguous float64 arrays.
+    unless the batch was taken. `scores` and `gradient` are contiguous float64 arrays, and `clock`
+    is a :class:`~apmax.torch.compositional.Tick`.
     """
     if not _readable(scores, index, n, tracking.spread):
         return UNREADABLE, 0.0

@@ -13,14 +13,14 @@ from apmax.errors import BackendError, NonFiniteError, ParameterError, ShapeErro
 from apmax.methods import TRACKERS, Schedule, Tracker
 from apmax.objective.omega import Omega
 from apmax.objective.surrogates import Surrogate, check_surrogate, default_gamma, resolve
-from apmax.torch.checks import check_floating, check_index, check_rows
+from apmax.torch.batch_losses import SkippingLoss
+from apmax.torch.checks import check_finite, check_floating, check_index, check_rows
 from apmax.torch.compositional import CompositionalLoss
 from apmax.torch.distributed import gather_checked
 from apmax.torch.known_gradient import with_gradient
 from apmax.torch.labels import LabelTable
-from apmax.torch.pairs import pair_sums, rank_batch
-from apmax.torch.skipped_batches import SkippingLoss
-from apmax.torch.tensor_surrogates import BUILT_IN, describe_tag, pair_terms, surrogate_tag
+from apmax.torch.pairs import pair_sums, pair_sums_vjp, rank_batch
+from apmax.torch.tensor_surrogates import BUILT_IN, pair_terms
 from apmax.validation import check_gamma, check_real, check_switch
 
 NO_RANKING = "has no negatives or fewer than two positives"
@@ -100,10 +100,6 @@ class APLoss(CompositionalLoss, SkippingLoss):
     -0.993, tracked AP 0.993
     """
 
-    lows: Tensor
-    highs: Tensor
-    tracked_with: Tensor
-
     def __init__(
         self,
         labels: Any,
@@ -151,11 +147,8 @@ class APLoss(CompositionalLoss, SkippingLoss):
         self._own = chosen.lower_bound(gamma)
         self.fused = table.num_labels == 1 and chosen in BUILT_IN
         self._largest_spread = math.inf if spread is None else spread * (1 + 1e-3)
-        edges = self._edges() if check_switch(projected, "projected") else (-math.inf, math.inf)
-        for name, edge in zip(("lows", "highs"), edges, strict=True):
-            rows = torch.as_tensor(edge, dtype=torch.float64).expand(table.num_labels, 2).clone()
-            self.register_buffer(name, rows, persistent=False)
-        self.register_buffer("tracked_with", surrogate_tag(chosen, gamma))
+        if check_switch(projected, "projected"):
+            self.low, self.high = self._edges()
 
     @property
     def surrogate(self) -> str:
@@ -195,8 +188,11 @@ class APLoss(CompositionalLoss, SkippingLoss):
         if batch is None:
             return self._skip(columns, NO_RANKING)
         columns = columns.to(torch.promote_types(columns.dtype, self.U.dtype))
-        inner = pair_sums(columns, batch, self._terms, self._gamma)
-        return self._compose(inner, batch.rows, scale=batch.scale, weight=batch.share)
+        with torch.no_grad():
+            inner, slopes = pair_sums(columns.detach(), batch, self._terms, self._gamma)
+            value, pulls = self._track(inner, batch.rows, batch.scale, batch.share)
+            gradient = pair_sums_vjp(pulls, slopes, batch, columns.shape[1])
+        return with_gradient(columns, value.to(columns.dtype), gradient)
 
     @torch.no_grad()
     def average_precision(self) -> float:
@@ -218,9 +214,9 @@ class APLoss(CompositionalLoss, SkippingLoss):
     def _compiled_step(self, scores: Tensor, index: Tensor) -> Tensor:
         """One label on a CPU, as one compiled loop without torch's overhead per operation."""
         from apmax.objective._batch import LOGISTIC, SQUARED_HINGE, PairRules
-        from apmax.torch._fused import TAKEN, UNINFORMATIVE, RoundClock, TrackingRules, track_batch
+        from apmax.torch._fused import TAKEN, UNINFORMATIVE, TrackingRules, track_batch
 
-        (bottom1, bottom2), (top1, top2) = self.lows[0].tolist(), self.highs[0].tolist()
+        (bottom1, bottom2), (top1, top2) = self.low[0].tolist(), self.high[0].tolist()
         tracking = TrackingRules(
             remembers=self.tracker.remembers,
             decays=self.tracker.decays,
@@ -240,7 +236,7 @@ class APLoss(CompositionalLoss, SkippingLoss):
             self.written_at.numpy(),
             PairRules(kind, self._gamma, self._own, True),
             tracking,
-            RoundClock(tick.beta0, tick.decay, tick.next_decay),
+            tick,
             gradient.numpy(),
         )
         if outcome == TAKEN:
@@ -256,17 +252,17 @@ class APLoss(CompositionalLoss, SkippingLoss):
             "probabilities, or use loss.double()"
         )
 
-    def _edges(self) -> tuple[list[list[float]], list[list[float]]]:
-        """Lower and upper bounds of Ω for every label."""
-        reach = math.inf if self._spread is None else self._spread
+    def _edges(self) -> tuple[Tensor, Tensor]:
+        """Lower and upper bounds of Ω for every label, (L, 2)."""
+        reach = math.inf if self.spread is None else self.spread
         with np.errstate(all="ignore"):  # ℓ(∞) of a custom surrogate may be NaN: no upper bound
             boxes = [
                 Omega.of(self._surrogate, self._gamma, m=m, n=max(n, 1), spread=reach)
-                for m, n in self.labels.counts
+                for m, n in torch.stack([self.labels.positives, self.labels.known], 1).tolist()
             ]
-        lows = [[0.0, box.bottom2] for box in boxes]
-        highs = [[box.top1, box.top2] for box in boxes]
-        return lows, [[math.inf if math.isnan(top) else top for top in row] for row in highs]
+        low = torch.tensor([[0.0, box.bottom2] for box in boxes], dtype=torch.float64)
+        high = torch.tensor([[box.top1, box.top2] for box in boxes], dtype=torch.float64)
+        return low, torch.where(high.isnan(), math.inf, high)
 
     def _outer_terms(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """f(u) and ∇f(u) = (−1/u₂, u₁/u₂²), in fewer operations than autograd needs."""
@@ -274,13 +270,12 @@ class APLoss(CompositionalLoss, SkippingLoss):
         precision = u[:, 0] * inverse
         return -precision, torch.stack([-inverse, precision * inverse], dim=1)
 
-    def _project(self, u: Tensor, rows: Tensor | None) -> Tensor:
-        """Π_Ω, where Ω depends on the label of the row."""
-        label: Any = 0
-        if self.labels.num_labels > 1:
-            cells = self.labels.cells if rows is None else self.labels.cells[rows]
-            label = cells // self.labels.examples
-        return torch.clamp(u, self.lows[label].to(u.dtype), self.highs[label].to(u.dtype))
+    def _boxes_of(self, rows: Tensor | None) -> Any:
+        """Label of each row: every label has its own Ω."""
+        if self.low.shape[0] == 1:
+            return 0
+        cells = self.labels.cells if rows is None else self.labels.cells[rows]
+        return cells // self.labels.examples
 
     def _check_batch(self, scores: Tensor, index: Tensor) -> tuple[Tensor, ...]:
         """Check shapes, types and devices; return scores of shape (B, L) and their positions."""
@@ -304,28 +299,29 @@ class APLoss(CompositionalLoss, SkippingLoss):
     def _check_values(self, columns: Tensor, index: Tensor) -> None:
         """Check that scores are finite and within `spread`, and positions valid and distinct."""
         check_rows(index, self.labels.examples)
+        check_finite(columns, "a score")
         low, high = (float(edge) for edge in torch.aminmax(columns.detach()))
-        if not (math.isfinite(low) and math.isfinite(high)):
-            raise NonFiniteError(
-                "`scores` holds NaN or infinity; U is unchanged: check the inputs of this batch, "
-                "or lower the learning rate"
-            )
         if high - low > self._largest_spread:
             raise ParameterError(
-                f"`scores` differ by {high - low:.4g}, more than spread = {self._spread:g}: pass "
+                f"`scores` differ by {high - low:.4g}, more than spread = {self.spread:g}: pass "
                 "probabilities, torch.sigmoid(logits), or set spread= (None: no bound)"
             )
 
+    def get_extra_state(self) -> dict[str, Any]:
+        """Return the settings on which U depends, for checkpoints."""
+        labels = self.labels.fingerprint()
+        return {"labels": labels, "surrogate": self.surrogate, "gamma": self.gamma}
+
+    def set_extra_state(self, state: Any) -> None:
+        """Do nothing: checkpoints with other settings are refused before this call."""
+
     def _load_from_state_dict(self, state: Any, prefix: str, *rest: Any) -> None:
-        errors = rest[4]
-        key = f"{prefix}tracked_with"
-        if self.labels.differs(state, f"{prefix}labels."):
-            errors.append("the checkpoint has other labels: create the loss with the same labels")
-        elif key in state and not torch.equal(state[key].cpu(), self.tracked_with.cpu()):
-            errors.append(
-                f"the checkpoint was tracked with {describe_tag(state[key])}, but this loss has "
-                f"surrogate={self.surrogate!r}, gamma={self.gamma:g}: create the loss with the "
-                "settings of the checkpoint"
+        own = self.get_extra_state()
+        settings = state.get(f"{prefix}_extra_state", own)
+        if settings != own:
+            rest[4].append(
+                f"the checkpoint was tracked with {settings}, but this loss has {own}: create the "
+                "loss with the labels, surrogate and gamma of the checkpoint"
             )
         else:
             super()._load_from_state_dict(state, prefix, *rest)

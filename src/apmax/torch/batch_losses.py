@@ -1,19 +1,41 @@
-"""SmoothAP, FastAP and Blackbox AP: 1 − AP of a batch, without state between batches."""
+"""Losses of one batch, and batches without a ranking: skipped and counted, or an error."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch import Tensor, nn
 
-from apmax.errors import ShapeError
+from apmax.errors import NoPositiveError, ShapeError
+from apmax.registry import Registry
 from apmax.torch.checks import check_finite, check_floating
 from apmax.torch.distributed import gather_checked
 from apmax.torch.labels import label_masks
-from apmax.torch.skipped_batches import SkippingLoss
-from apmax.validation import check_count, check_real
+from apmax.validation import check_real
+
+POOR_BATCHES = Registry("poor_batch", {"skip": True, "error": False})
+
+
+class SkippingLoss(nn.Module):
+    """Base of losses that skip batches without a ranking and count them in `skipped`."""
+
+    skipped: Tensor
+
+    def _count_skips(self, poor_batch: str) -> None:
+        self.skips = POOR_BATCHES.choose(poor_batch)
+        self.register_buffer("skipped", torch.zeros((), dtype=torch.int64))
+
+    def _skip(self, scores: Tensor, reason: str) -> Tensor:
+        """Return a loss of 0 with a gradient of 0, or raise if ``poor_batch="error"``."""
+        if not self.skips:
+            raise NoPositiveError(
+                f"the batch {reason}, so it has no ranking: use PositiveNegativeBatchSampler, "
+                "larger batches, or poor_batch='skip'"
+            )
+        if self.training:
+            self.skipped += 1
+        return (scores * 0.0).sum()
 
 
 class BatchLoss(SkippingLoss):
@@ -29,8 +51,7 @@ class BatchLoss(SkippingLoss):
         What to do with a batch without both classes. "skip" returns 0 and counts the batch in
         ``loss.skipped``; "error" raises.
     process_group : ProcessGroup, None or False, default=None
-        Processes whose parts form the batch. None is the default group if there is one; False
-        is this process alone.
+        Processes whose parts form the batch; see :class:`CompositionalLoss`.
     """
 
     def __init__(self, *, poor_batch: str = "skip", process_group: Any = None) -> None:
@@ -91,103 +112,6 @@ class SmoothAPLoss(BatchLoss):
         rank = 1.0 + above.sum(1)
         rank_plus = 1.0 + above[:, at].sum(1)
         return 1.0 - (rank_plus / rank).mean()
-
-
-class FastAPLoss(BatchLoss):
-    r"""1 − 1/m Σ_b h⁺_b H⁺_b / H_b with a soft histogram of the scores (Cakir et al., 2019).
-
-    Bins have triangular weights. h⁺_b counts the positives of bin b; H⁺_b and H_b count the
-    positives and all examples of that bin and the bins above.
-
-    Parameters
-    ----------
-    bins : int, default=10
-        Number of bins between `low` and `high`.
-    low, high : float, default=0.0 and 1.0
-        Range of the scores. Scores outside count to the last bin.
-    **options
-        `poor_batch` and `process_group` of :class:`BatchLoss`.
-    """
-
-    def __init__(
-        self, bins: int = 10, *, low: float = 0.0, high: float = 1.0, **options: Any
-    ) -> None:
-        super().__init__(**options)
-        self.bins = check_count(bins, "bins", why="it is the number of bins of the histogram")
-        self.low = check_real(low, "low", why="it is the lowest score")
-        self.high = check_real(high, "high", above=low, why="it is the highest score")
-
-    def of_column(self, scores: Tensor, positive: Tensor) -> Tensor:
-        """Weight the precision of every bin by its positives."""
-        width = (self.high - self.low) / self.bins
-        centres = torch.linspace(
-            self.high, self.low, self.bins + 1, dtype=scores.dtype, device=scores.device
-        )
-        inside = scores.clamp(self.low, self.high)
-        share = torch.relu(1.0 - (inside[None, :] - centres[:, None]).abs() / width)
-        h_plus, h = share[:, positive].sum(1), share.sum(1)
-        above_plus, above = h_plus.cumsum(0), h.cumsum(0)
-        filled = above > 0
-        precision = above_plus[filled] / above[filled]
-        return 1.0 - (h_plus[filled] * precision).sum() / positive.sum()
-
-
-class BlackboxAPLoss(BatchLoss):
-    r"""1 − AP with exact ranks forward and (rk(s + λg) − rk(s))/λ backward (Rolínek et al., 2020).
-
-    Parameters
-    ----------
-    strength : float, default=4.0
-        λ, the size of the perturbation.
-    margin : float, default=0.02
-        Distance by which negatives are raised against positives before ranking.
-    **options
-        `poor_batch` and `process_group` of :class:`BatchLoss`.
-    """
-
-    def __init__(self, strength: float = 4.0, *, margin: float = 0.02, **options: Any) -> None:
-        super().__init__(**options)
-        why = "it is λ, the size of the perturbation; the authors use 0.2 to 10"
-        self.strength = check_real(strength, "strength", above=0, why=why)
-        self.margin = check_real(margin, "margin", at_least=0, why="it separates the classes")
-
-    def of_column(self, scores: Tensor, positive: Tensor) -> Tensor:
-        """Compute AP from the ranks among all examples and among the positives."""
-        sign = torch.where(positive, -0.5, 0.5).to(scores.dtype)
-        moved = scores + self.margin * sign
-        rank = _blackbox_rank(moved, self.strength)[positive]
-        rank_plus = _blackbox_rank(moved[positive], self.strength)
-        return 1.0 - (rank_plus / rank).mean()
-
-
-def _blackbox_rank(scores: Tensor, strength: float) -> Tensor:
-    ranks: Tensor = _BlackboxRank.apply(scores, strength)  # type: ignore[no-untyped-call]
-    return ranks
-
-
-class _BlackboxRank(torch.autograd.Function):
-    """Rank 1 for the highest score; backward, the change of the ranks along the gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, strength: float) -> Tensor:
-        ranks = _rank(scores)
-        ctx.save_for_backward(scores, ranks)
-        ctx.strength = strength
-        return ranks
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        scores, ranks = ctx.saved_tensors
-        moved = _rank(scores + ctx.strength * gradient)
-        return -(ranks - moved) / ctx.strength, None
-
-
-def _rank(scores: Tensor) -> Tensor:
-    ranks = torch.empty_like(scores)
-    order = scores.argsort(descending=True, stable=True)
-    ranks[order] = torch.arange(1, scores.numel() + 1, device=scores.device).to(scores)
-    return ranks
 
 
 def _check_batch(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

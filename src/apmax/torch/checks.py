@@ -70,12 +70,12 @@ def check_rows(index: Tensor, size: int) -> None:
 
 
 def check_box(box: Any, size: int) -> tuple[Tensor, Tensor]:
-    """Return the bounds as `size` doubles each; None is infinite bounds."""
+    """Return the bounds as (1, `size`) doubles; None is infinite bounds."""
     if box is None:
         box = (-math.inf, math.inf)
     try:
         low, high = (
-            torch.as_tensor(edge, dtype=torch.float64).expand(size).clone() for edge in box
+            torch.as_tensor(edge, dtype=torch.float64).expand(size).clone()[None] for edge in box
         )
     except (TypeError, ValueError, RuntimeError):
         raise ParameterError(

@@ -51,27 +51,6 @@ def resolve_schedule(schedule: str | Schedule) -> Schedule:
     return chosen
 
 
-def update_rows(
-    tracker: Tracker,
-    old: Tensor,
-    estimate: Tensor,
-    previous: Tensor | None,
-    *,
-    beta0: float,
-    scale: Tensor | float,
-) -> Tensor:
-    """Return (1−β₀) U + β₀ s g̃ + θ (g̃ − g̃′), before the projection; `scale` is m/B.
-
-    s is m/B for trackers that decay, otherwise 1. The last term is that of MSVR (Jiang et al.,
-    2022) with g̃′ = `previous` and θ = (m−B) / (B (1−β₀)) + 1 − β₀.
-    """
-    keep = 1.0 - beta0
-    rows = keep * old + (beta0 * scale if tracker.decays else beta0) * estimate
-    if tracker.needs_previous and previous is not None and keep > 0:  # β₀ = 1 discards U
-        rows = rows + ((scale - 1.0) / keep + keep) * (estimate - previous)
-    return rows
-
-
 class CompositionalLoss(nn.Module):
     r"""Loss of min_w 1/m Σ_i f(g_i(w)), from estimates of a few g_i at a time.
 
@@ -183,9 +162,9 @@ class CompositionalLoss(nn.Module):
 
         estimates, rows, *rest = gather_checked(check, self.rounds.device, self.process_group)
         check_rows(rows, self.num_rows)
-        scale = self.num_rows / rows.numel()
-        then = rest[0] if rest else None
-        return self._compose(estimates, rows, scale=scale, weight=None, previous=then)
+        scale, weight = self.num_rows / rows.numel(), 1.0 / rows.numel()
+        value, pulls = self._track(estimates, rows, scale, weight, *rest)
+        return with_gradient(estimates, value.to(estimates.dtype), pulls)
 
     @torch.no_grad()
     def tracked(self, rows: Tensor | None = None) -> Tensor:
@@ -203,16 +182,18 @@ class CompositionalLoss(nn.Module):
             f"schedule={self.schedule.name!r}"
         )
 
-    def _compose(
+    def _track(
         self,
         inner: Tensor,
         rows: Tensor,
-        *,
         scale: Tensor | float,
-        weight: Tensor | None,
+        weight: Tensor | float,
         previous: Tensor | None = None,
-    ) -> Tensor:
-        """Update U and return the scalar; `weight` of the rows sums to 1, None is 1/B each."""
+    ) -> tuple[Tensor, Tensor]:
+        """Update U; return the value and its gradient with respect to `inner`.
+
+        `scale` is m/B, and `weight` of the rows sums to 1; tensors have shape (B, 1).
+        """
         estimate = inner.detach().to(self.U.dtype)
         check_finite(estimate, "an estimate")
         with torch.no_grad(), torch.autocast(inner.device.type, enabled=False):
@@ -220,16 +201,12 @@ class CompositionalLoss(nn.Module):
             u = self._updated(rows, estimate, scale, previous, tick)
             check_finite(u, "a row of U")
             value, gradient = self._outer_terms(u)
-            if weight is None:
-                value, pulls = value.mean(), gradient / rows.numel()
-            else:
-                value, pulls = (weight * value).sum(), gradient * weight[:, None]
             if self.training:  # all checks have passed: write
                 if self.tracker.remembers:
                     self.U[rows] = u
                     self.written_at[rows] = tick.next_decay
                 self._set_clock(tick)
-        return with_gradient(inner, value.to(inner.dtype), pulls)
+            return (weight * value[:, None]).sum(), weight * gradient
 
     def _updated(
         self,
@@ -239,20 +216,21 @@ class CompositionalLoss(nn.Module):
         previous: Tensor | None,
         tick: Tick,
     ) -> Tensor:
-        """Rows of U_{t+1}; nothing is written yet."""
+        """Rows of U_{t+1}, Π[(1−β₀) U + β₀ s g̃ + θ (g̃ − g̃′)]; nothing is written yet.
+
+        s is m/B for trackers that decay, otherwise 1. The last term is that of MSVR (Jiang et al.,
+        2022) with g̃′ = `previous` and θ = (m−B) / (B (1−β₀)) + 1 − β₀.
+        """
         if not self.tracker.remembers:
             return self._project(estimate, rows)
         old, written = self.U[rows], self.written_at[rows]
         if self.tracker.decays:
             old = old * self._decay_since(written, tick.decay)
-        u = update_rows(
-            self.tracker,
-            self._project(old, rows),
-            estimate,
-            None if previous is None else previous.to(estimate.dtype),
-            beta0=tick.beta0,
-            scale=scale,
-        )
+        keep = 1.0 - tick.beta0
+        gain = tick.beta0 * scale if self.tracker.decays else tick.beta0
+        u = keep * self._project(old, rows) + gain * estimate
+        if self.tracker.needs_previous and previous is not None and keep > 0:  # 0 discards U
+            u = u + ((scale - 1.0) / keep + keep) * (estimate - previous.to(estimate.dtype))
         return self._project(torch.where(written.isnan()[:, None], estimate, u), rows)
 
     def _next_tick(self) -> Tick:
@@ -276,7 +254,12 @@ class CompositionalLoss(nn.Module):
 
     def _project(self, u: Tensor, rows: Tensor | None) -> Tensor:
         """Π_Ω of these rows of U."""
-        return torch.clamp(u, self.low.to(u.dtype), self.high.to(u.dtype))
+        box = self._boxes_of(rows)
+        return torch.clamp(u, self.low[box].to(u.dtype), self.high[box].to(u.dtype))
+
+    def _boxes_of(self, rows: Tensor | None) -> Any:
+        """Number of the box of each row; here all rows have one box."""
+        return 0
 
     def _outer_terms(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """f(u) and ∇f(u), row by row."""

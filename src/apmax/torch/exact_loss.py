@@ -30,11 +30,9 @@ class ExactAPLoss(BatchLoss):
     Parameters
     ----------
     surrogate : str or Surrogate, default="logistic"
-        "logistic", "squared_hinge", or any other
-        :class:`~apmax.objective.surrogates.Surrogate`, which is summed pair by pair in O(mn).
+        See :class:`APLoss`. A custom surrogate is summed pair by pair in O(mn).
     gamma : float, default=None
-        Slope or margin of the surrogate, in units of the scores. None is 20 for the logistic
-        surrogate, 0.1 for the squared hinge and 1 for others.
+        See :class:`APLoss`.
     **options
         `poor_batch` and `process_group` of :class:`BatchLoss`.
 

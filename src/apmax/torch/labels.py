@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import hashlib
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,21 +13,12 @@ from apmax.errors import EmptyInputError, LabelError, NoPositiveError, ShapeErro
 from apmax.validation import check_labels
 
 
-class BatchLabels(NamedTuple):
-    """Labels of a batch of B examples, in tensors of shape (L, B)."""
-
-    rows: Tensor
-    """Row of U; only valid for positives."""
-    positive: Tensor
-    negative: Tensor
-
-
 class LabelTable(nn.Module):
     """L labels of n examples; memory is used only by positives and by missing labels.
 
     A cell is ``label · n + example``. Positive cells are sorted, and the position of a cell among
-    them is its row of U. Missing cells take one bit each. `counts` holds (m, n) for every label:
-    the number of its positives, and of the examples that have the label.
+    them is its row of U. Missing cells take one bit each. `positives` and `known` hold m and n
+    of every label: the number of its positives, and of the examples that have the label.
     """
 
     cells: Tensor
@@ -39,7 +31,8 @@ class LabelTable(nn.Module):
         positive, missing = _read(labels)
         self.examples, self.num_labels = positive.shape[0], positive.shape[1]
         transposed = positive.T.reshape(-1) if self.num_labels > 1 else positive[:, 0]
-        self.register_buffer("cells", torch.from_numpy(np.flatnonzero(transposed)))
+        cells = torch.from_numpy(np.flatnonzero(transposed))
+        self.register_buffer("cells", cells, persistent=False)
         bits = np.empty(0, np.uint8)
         if missing is not None:
             bits = np.packbits(missing.T.reshape(-1), bitorder="little")
@@ -47,23 +40,17 @@ class LabelTable(nn.Module):
         positives = np.count_nonzero(positive, axis=0)
         known = np.full(self.num_labels, self.examples)
         known -= 0 if missing is None else missing.sum(axis=0)
-        self.counts = list(zip(positives.tolist(), known.tolist(), strict=True))
         self.register_buffer("positives", torch.from_numpy(positives), persistent=False)
-        self.register_buffer("known", torch.from_numpy(known))
+        self.register_buffer("known", torch.from_numpy(known), persistent=False)
 
-    def differs(self, state: Any, prefix: str) -> bool:
-        """Return whether a checkpoint has other labels."""
-        return any(
-            prefix + name in state and not torch.equal(state[prefix + name].cpu(), own.cpu())
-            for name, own in (("cells", self.cells), ("known", self.known))
-        )
+    def fingerprint(self) -> str:
+        """Return a text that identifies the labels in a checkpoint."""
+        content = torch.cat([self.known, self.cells]).cpu().numpy().tobytes()
+        count, digest = self.cells.numel(), hashlib.sha256(content).hexdigest()
+        return f"{count} of {self.examples} x {self.num_labels}, sha256 {digest[:16]}"
 
-    def _load_from_state_dict(self, state: Any, prefix: str, *rest: Any) -> None:
-        if not self.differs(state, prefix):  # otherwise the loss reports it
-            super()._load_from_state_dict(state, prefix, *rest)
-
-    def lookup(self, index: Tensor) -> BatchLabels:
-        """Return the labels of these examples."""
+    def lookup(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return rows of U (valid for positives) and masks of positives and negatives, (L, B)."""
         wanted = index[None, :]
         if self.num_labels > 1:
             labels = torch.arange(self.num_labels, device=index.device)
@@ -74,7 +61,7 @@ class LabelTable(nn.Module):
         if self.missing.numel():
             byte = self.missing[wanted >> 3].long()
             negative &= ((byte >> (wanted & 7)) & 1) == 0
-        return BatchLabels(rows, positive, negative)
+        return rows, positive, negative
 
 
 def positives_of(labels: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:

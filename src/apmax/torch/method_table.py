@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from apmax.errors import BackendError
 from apmax.methods import DELTA, Method, Schedule, resolve_method
 from apmax.torch.average_precision import APLoss
 from apmax.torch.optim import DirectedOptimizer
-
-
-class LossAndOptimizer(NamedTuple):
-    """The two parts of a method."""
-
-    loss: APLoss
-    optimizer: DirectedOptimizer
 
 
 def from_table(
@@ -31,7 +24,7 @@ def from_table(
     penalty: float = 0.0,
     schedule: str | Schedule | None = None,
     **options: Any,
-) -> LossAndOptimizer:
+) -> tuple[APLoss, DirectedOptimizer]:
     """Return the APLoss and the optimizer of a method, with one schedule for lr, beta0 and beta1.
 
     Parameters
@@ -61,7 +54,7 @@ def from_table(
     >>> from apmax.torch import from_table
     >>> model = torch.nn.Linear(3, 1)
     >>> loss, optimizer = from_table("adap-adam", [1, 0, 0], model.parameters(), lr=0.01)
-    >>> loss.schedule.name, optimizer.param_groups[0]["schedule"]
+    >>> loss.schedule.name, optimizer.param_groups[0]["schedule"]["name"]
     ('inverse_sqrt', 'inverse_sqrt')
     """
     row = resolve_method(method)
@@ -91,4 +84,4 @@ def from_table(
         penalty=penalty,
         schedule=schedule,
     )
-    return LossAndOptimizer(loss, optimizer)
+    return loss, optimizer

@@ -1,8 +1,8 @@
 r"""SOAP, MOAP and ADAP as torch optimizers: the directions of :mod:`apmax.methods` on tensors.
 
-η is `lr`, β₁ is `beta1`, β′ is `beta2`, δ is `delta`, (c_l, c_u) is `bounds`. Betas weigh the NEW
-value, as in the paper: ``beta1 = 1 − (torch's β₁)``, ``beta2 = 1 − (torch's β₂)``. There is no
-bias correction. With ``schedule="inverse_sqrt"`` lr and beta1 are divided by √t; a scheduler from
+η is `lr`, β₁ is `beta1`, β′ is `beta2` and δ is `delta`. Betas weigh the NEW value, as in the
+paper: ``beta1 = 1 − (torch's β₁)``, ``beta2 = 1 − (torch's β₂)``. There is no bias correction. With
+``schedule="inverse_sqrt"`` lr and beta1 are divided by √t; a scheduler from
 ``torch.optim.lr_scheduler`` may change ``group["lr"]`` as well.
 """
 
@@ -10,36 +10,30 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from apmax.errors import BackendError, ParameterError
-from apmax.methods import BOUNDS, DELTA, DIRECTIONS, SCHEDULES, Direction, Schedule, check_beta
+from apmax.errors import ParameterError
+from apmax.methods import BOUNDS, DELTA, DIRECTIONS, Direction, Schedule, check_beta
 from apmax.registry import Registry
 from apmax.torch.compositional import resolve_schedule
 from apmax.validation import check_real
 
 Tensors = list[Tensor]
-STYLES = {"sgd": "plain"}
-"""Styles whose name differs from that of their direction."""
-OPTIONS = (
-    "step", "lr", "style", "beta1", "beta2", "delta", "bounds", "penalty", "weight_decay",
-    "schedule",
-)  # fmt: skip
-"""Keys of a parameter group."""
 
 
 class DirectedOptimizer(Optimizer):
     """Optimizer for any :class:`~apmax.methods.Direction` and schedule.
 
-    Parameter groups, and so checkpoints, store the names of both.
+    Parameter groups, and so checkpoints, store the fields of both.
     """
 
-    styles: ClassVar[tuple[str, ...] | None] = None
-    """Names that `style` accepts; None accepts every direction."""
+    styles: ClassVar[dict[str, str]] = {name: name for name in DIRECTIONS}
+    """Names that `style` accepts, and those of their directions."""
     usual_schedule: ClassVar[str] = "inverse_sqrt"
 
     def __init__(
@@ -51,29 +45,32 @@ class DirectedOptimizer(Optimizer):
         beta1: float = 0.1,
         beta2: float = 0.001,
         delta: float = DELTA,
-        bounds: tuple[float, float] = BOUNDS,
         penalty: float = 0.0,
         weight_decay: float = 0.0,
         schedule: str | Schedule | None = None,
     ) -> None:
         defaults = {
-            "step": 0, "lr": lr, "style": _name(DIRECTIONS, style), "beta1": beta1,
-            "beta2": beta2, "delta": delta, "bounds": bounds, "penalty": penalty,
-            "weight_decay": weight_decay,
-            "schedule": _name(SCHEDULES, self.usual_schedule if schedule is None else schedule),
+            "step": 0, "lr": lr, "style": style, "beta1": beta1, "beta2": beta2, "delta": delta,
+            "penalty": penalty, "weight_decay": weight_decay,
+            "schedule": self.usual_schedule if schedule is None else schedule,
         }  # fmt: skip
         super().__init__(params, defaults)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group with its own lr, betas and penalties, after checking them."""
-        for key in set(param_group) - set(OPTIONS) - {"params"}:
-            near = difflib.get_close_matches(key, OPTIONS, n=1, cutoff=0.75)
+        for key in set(param_group) - set(self.defaults) - {"params"}:
+            near = difflib.get_close_matches(key, self.defaults, n=1, cutoff=0.75)
             if key == "betas":
                 near = ["beta1 and beta2, which weigh the new value"]
             if near:  # other keys belong to schedulers and loggers
                 raise ParameterError(f"a parameter group holds {key!r}: did you mean {near[0]}?")
-        _check_options({**self.defaults, **param_group}, self.styles)
-        super().add_param_group(param_group)
+        options = {**self.defaults, **param_group}
+        _check_rates(options)
+        direction, schedule = options["style"], resolve_schedule(options["schedule"])
+        if not isinstance(direction, Direction):
+            direction = DIRECTIONS[Registry("style", self.styles).choose(direction)]
+        records = {"style": asdict(direction), "schedule": asdict(schedule)}
+        super().add_param_group({**param_group, **records})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -92,8 +89,8 @@ class DirectedOptimizer(Optimizer):
         return loss
 
     def _descend(self, group: dict[str, Any], params: Tensors, grads: Tensors) -> None:
-        t, schedule = group["step"], SCHEDULES[group["schedule"]]
-        direction = DIRECTIONS[STYLES.get(group["style"], group["style"])]
+        t, schedule = group["step"], Schedule(**group["schedule"])
+        direction = Direction(**group["style"])
         average = direction.second_moment != "none"
         descend(
             params,
@@ -107,7 +104,6 @@ class DirectedOptimizer(Optimizer):
             beta1=float(schedule.at(group["beta1"], t)),
             beta2=group["beta2"],
             delta=group["delta"],
-            bounds=group["bounds"],
             penalty=group["penalty"],
             weight_decay=group["weight_decay"],
         )
@@ -133,7 +129,6 @@ def descend(
     beta1: float,
     beta2: float,
     delta: float,
-    bounds: tuple[float, float],
     penalty: float,
     weight_decay: float,
 ) -> None:
@@ -157,8 +152,8 @@ def descend(
         torch._foreach_maximum_(largest, averages)
         used = largest
     elif direction.bound == "clipped":
-        used = list(torch._foreach_clamp_min(averages, 1.0 / bounds[1] ** 2))
-        torch._foreach_clamp_max_(used, 1.0 / bounds[0] ** 2)
+        used = list(torch._foreach_clamp_min(averages, 1.0 / BOUNDS[1] ** 2))
+        torch._foreach_clamp_max_(used, 1.0 / BOUNDS[0] ** 2)
     roots = torch._foreach_sqrt(used)
     torch._foreach_add_(roots, delta)
     torch._foreach_addcdiv_(params, steps, roots, -lr)
@@ -178,7 +173,7 @@ class SOAP(DirectedOptimizer):
         Learning rate η.
     style : {"sgd", "adam", "amsgrad"}, default="adam"
         Direction of the step.
-    beta1, beta2, delta, bounds, penalty, weight_decay, schedule
+    beta1, beta2, delta, penalty, weight_decay, schedule
         See :class:`ADAP`.
 
     Examples
@@ -192,7 +187,7 @@ class SOAP(DirectedOptimizer):
     [0.5, 2.0]
     """
 
-    styles = ("sgd", "adam", "amsgrad")
+    styles: ClassVar = {"sgd": "plain", "adam": "adam", "amsgrad": "amsgrad"}
     usual_schedule = "constant"
 
 
@@ -212,7 +207,7 @@ class MOAP(DirectedOptimizer):
         See :class:`ADAP`.
     """
 
-    styles = ("momentum",)
+    styles: ClassVar = {"momentum": "momentum"}
 
     def __init__(
         self,
@@ -248,8 +243,6 @@ class ADAP(DirectedOptimizer):
         Weights of the NEW gradient and squared gradient, in (0, 1].
     delta : float, default=1e-8
         Added to the root of the average.
-    bounds : (float, float), default=(0.1, 1e3)
-        (c_l, c_u), used only by style "adabound".
     penalty : float, default=0.0
         λ of the penalty λ‖w‖², part of the gradient.
     weight_decay : float, default=0.0
@@ -258,34 +251,16 @@ class ADAP(DirectedOptimizer):
         "inverse_sqrt" or "constant". None is "constant" for SOAP and otherwise "inverse_sqrt".
     """
 
-    styles = ("adam", "adagrad", "amsgrad", "adabound")
+    styles: ClassVar = {name: name for name in ("adam", "adagrad", "amsgrad", "adabound")}
 
 
-def _name(registry: Registry[Any], record: str | Direction | Schedule) -> str:
-    """Name of a record, which becomes known by it."""
-    if isinstance(record, str):
-        return record
-    if registry.setdefault(record.name, record) != record:
-        raise BackendError(
-            f"`{registry.argument}` = {record} has the name of another {registry.argument}, and "
-            "checkpoints of apmax.torch store names: choose another name"
-        )
-    return record.name
-
-
-def _check_options(options: dict[str, Any], styles: tuple[str, ...] | None) -> None:
-    known = styles or (*STYLES, *DIRECTIONS)
-    Registry("style", dict.fromkeys(known)).choose(options["style"])
-    resolve_schedule(options["schedule"])
+def _check_rates(options: dict[str, Any]) -> None:
     check_real(options["lr"], "lr", at_least=0, why="it is the size of a step")
     for name in ("beta1", "beta2"):
         check_beta(options[name], name)
     check_real(options["delta"], "delta", above=0, why="it keeps steps finite; try 1e-8")
     for name in ("penalty", "weight_decay"):
         check_real(options[name], name, at_least=0, why="0 turns it off")
-    lower, upper = options["bounds"]
-    check_real(lower, "bounds[0]", above=0, why="it is c_l of AdaBound")
-    check_real(upper, "bounds[1]", above=lower, why="c_u of AdaBound is above c_l")
 
 
 def _check_dense(params: Tensors) -> None:

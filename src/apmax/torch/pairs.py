@@ -12,11 +12,10 @@ Differs from the paper: it averages over examples drawn from all data.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from apmax.torch.labels import LabelTable
 from apmax.torch.tensor_surrogates import PairTerms
@@ -31,7 +30,7 @@ class RankedBatch(NamedTuple):
     own: Tensor  # (P,), ℓ(0) / n, the pair of the example with itself
     plus: Tensor  # (P, B), weights of the pairs with positives
     minus: Tensor  # (P, B), weights of the pairs with negatives
-    share: Tensor  # (P,), weight of each row in the loss
+    share: Tensor  # (P, 1), weight of each row in the loss
     scale: Tensor  # (P, 1), m/B
 
 
@@ -61,39 +60,29 @@ def rank_batch(
         own=own_weight,
         plus=positive[label] * per_plus[:, None],
         minus=negative[label] * per_minus[:, None],
-        share=share,
+        share=share[:, None],
         scale=scale[:, None],
     )
 
 
-def pair_sums(scores: Tensor, batch: RankedBatch, terms: PairTerms, gamma: float) -> Tensor:
-    """Return ĝ of every positive cell, (P, 2), from scores of shape (B, L)."""
-    sums: Tensor = _PairSums.apply(scores, batch, terms, gamma)  # type: ignore[no-untyped-call]
-    return sums
+def pair_sums(
+    scores: Tensor, batch: RankedBatch, terms: PairTerms, gamma: float
+) -> tuple[Tensor, Tensor]:
+    """Return ĝ of every positive cell, (P, 2), and ℓ′ of its pairs, from (B, L) scores."""
+    own_scores = scores[batch.column, batch.label]
+    values, slopes = terms(scores.t()[batch.label] - own_scores[:, None], gamma)
+    column = batch.column[:, None]
+    values.scatter_(1, column, 0.0)  # the pair of x_i with itself is batch.own
+    slopes.scatter_(1, column, 0.0)
+    first = batch.own + (values * batch.plus).sum(1)
+    return torch.stack([first, first + (values * batch.minus).sum(1)], dim=1), slopes
 
 
-class _PairSums(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, scores: Tensor, batch: RankedBatch, terms: PairTerms, gamma: float
-    ) -> Tensor:
-        own_scores = scores[batch.column, batch.label]
-        values, slopes = terms(scores.t()[batch.label] - own_scores[:, None], gamma)
-        column = batch.column[:, None]
-        values.scatter_(1, column, 0.0)  # the pair of x_i with itself is batch.own
-        slopes.scatter_(1, column, 0.0)
-        ctx.label, ctx.column, ctx.shape = batch.label, batch.column, scores.shape
-        ctx.save_for_backward(slopes, batch.plus, batch.minus)
-        first = batch.own + (values * batch.plus).sum(1)
-        return torch.stack([first, first + (values * batch.minus).sum(1)], dim=1)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        slopes, plus, minus = ctx.saved_tensors
-        both, second = gradient.sum(1, keepdim=True), gradient[:, 1:]
-        pulls = slopes * (both * plus + second * minus)
-        by_label = pulls.new_zeros(ctx.shape[1], ctx.shape[0])
-        by_label.index_add_(0, ctx.label, pulls)
-        by_label.index_put_((ctx.label, ctx.column), -pulls.sum(1), accumulate=True)
-        return by_label.t(), None, None, None
+def pair_sums_vjp(pulls: Tensor, slopes: Tensor, batch: RankedBatch, labels: int) -> Tensor:
+    """Return the gradient with respect to the scores, (B, L), from that of ĝ, (P, 2)."""
+    both, second = pulls.sum(1, keepdim=True), pulls[:, 1:]
+    per_pair = slopes * (both * batch.plus + second * batch.minus)
+    by_label = per_pair.new_zeros(labels, per_pair.shape[1])
+    by_label.index_add_(0, batch.label, per_pair)
+    by_label.index_put_((batch.label, batch.column), -per_pair.sum(1), accumulate=True)
+    return by_label.t()

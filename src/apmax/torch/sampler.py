@@ -221,11 +221,7 @@ class IndexedDataset(Dataset[tuple[Any, ...]]):
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
         """Return the parts of the item, then its index."""
-        index = int(index)
-        if index < 0:
-            index += len(self)
-        if not 0 <= index < len(self):
-            raise IndexError(f"index {index} is outside a dataset of {len(self)} items")
+        index = range(len(self))[index]  # counts from 0, also for a negative index
         item = self.dataset[index]
         parts = tuple(item) if isinstance(item, (tuple, list)) else (item,)
         return (*parts, index)

@@ -1,8 +1,7 @@
-"""Surrogates ℓ of :mod:`apmax.objective.surrogates` on tensors, and their checkpoint tags."""
+"""Surrogates ℓ of :mod:`apmax.objective.surrogates` on tensors."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from functools import partial
 
@@ -10,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from apmax.objective.surrogates import LOGISTIC, SQUARED_HINGE, SURROGATES, Surrogate
+from apmax.objective.surrogates import LOGISTIC, SQUARED_HINGE, Surrogate
 
 PairTerms = Callable[[Tensor, float], tuple[Tensor, Tensor]]
 """(x, γ) → ℓ(x), ℓ′(x), in new tensors of the shape of x."""
@@ -33,7 +32,6 @@ BUILT_IN: dict[Surrogate, PairTerms] = {
     SQUARED_HINGE: squared_hinge_terms,
     LOGISTIC: logistic_terms,
 }
-"""Tensor versions, in the order of their checkpoint tags."""
 
 
 def pair_terms(surrogate: Surrogate) -> PairTerms:
@@ -49,27 +47,3 @@ def _numpy_terms(surrogate: Surrogate, x: Tensor, gamma: float) -> tuple[Tensor,
         for function in (surrogate.value, surrogate.slope)
     )
     return value, slope
-
-
-def surrogate_tag(surrogate: Surrogate, gamma: float) -> Tensor:
-    """Two integers that identify ℓ in a checkpoint; ``.half()`` does not round integers.
-
-    The first is the position in `BUILT_IN`, or a negative hash of the name of any other
-    surrogate. The second holds the bits of γ.
-    """
-    if surrogate in BUILT_IN:
-        number = list(BUILT_IN).index(surrogate)
-    else:
-        digest = hashlib.sha256(surrogate.name.encode()).digest()
-        number = -1 - (int.from_bytes(digest[:8], "big") >> 1)
-    return torch.tensor([number, int(np.float64(gamma).view(np.int64))])
-
-
-def describe_tag(tag: Tensor) -> str:
-    """Text for an error message. The tag comes from a checkpoint and can be anything."""
-    if tag.shape == (2,) and tag.dtype == torch.int64:
-        gamma = float(tag.cpu()[1].view(torch.float64))
-        for surrogate in (*BUILT_IN, *SURROGATES.values()):
-            if torch.equal(tag.cpu(), surrogate_tag(surrogate, gamma)):
-                return f"surrogate={surrogate.name!r}, gamma={gamma:g}"
-    return "an unknown surrogate"
