@@ -97,38 +97,29 @@ class Schedule:
         return first / (np.sqrt(t) if self.power == 0.5 else t**self.power)
 
 
-TRACKERS: Registry[Tracker] = Registry("tracker")
-DIRECTIONS: Registry[Direction] = Registry("direction")
-SCHEDULES: Registry[Schedule] = Registry("schedule")
-PAIRS = Registry("pairs", {"population": True, "batch": False})
-"""Whether pair sums are unbiased for all data."""
-FIRST_VISITS = Registry("first_visit", {"estimate": False, "zero": True})
-"""Whether a row of U counts as seen, at 0, before its first estimate."""
-
-for _tracker in (
+_TRACKERS = (
     Tracker("none", remembers=False),
     Tracker("moving_average"),
     Tracker("randomized_coordinate", decays=True),
     Tracker("msvr", needs_previous=True),
-):
-    TRACKERS.add(_tracker.name, _tracker)
-
-for _direction in (
+)
+_DIRECTIONS = (
     Direction("plain", momentum=False),
     Direction("momentum"),
     Direction("adam", second_moment="moving"),
     Direction("adagrad", second_moment="running"),
     Direction("amsgrad", second_moment="moving", bound="largest"),
     Direction("adabound", second_moment="moving", bound="clipped"),
-):
-    DIRECTIONS.add(_direction.name, _direction)
+)
+_SCHEDULES = (Schedule("constant"), Schedule("inverse_sqrt", 0.5), Schedule("linear", fades=True))
 
-for _schedule in (
-    Schedule("constant"),
-    Schedule("inverse_sqrt", power=0.5),
-    Schedule("linear", fades=True),
-):
-    SCHEDULES.add(_schedule.name, _schedule)
+TRACKERS = Registry("tracker", {one.name: one for one in _TRACKERS})
+DIRECTIONS = Registry("direction", {one.name: one for one in _DIRECTIONS})
+SCHEDULES = Registry("schedule", {one.name: one for one in _SCHEDULES})
+PAIRS = Registry("pairs", {"population": True, "batch": False})
+"""Whether pair sums are unbiased for all data."""
+FIRST_VISITS = Registry("first_visit", {"estimate": False, "zero": True})
+"""Whether a row of U counts as seen, at 0, before its first estimate."""
 
 
 @dataclass(frozen=True)

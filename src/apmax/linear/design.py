@@ -125,19 +125,16 @@ def _centre(X: Any, weight: Floats | None, lowest: Floats, highest: Floats) -> F
 
 
 def _check_that_squares_fit(largest: Floats) -> None:
-    if largest.max() > LARGEST:
-        feature = int(largest.argmax())
-        raise NonFiniteError(
-            f"`X` reaches {largest[feature]:g} in feature {feature}; squares of numbers above "
-            f"{LARGEST:g} overflow: divide the feature by a constant"
-        )
-    smallest = np.where(largest > 0, largest, np.inf)
-    if smallest.min() < SMALLEST:
-        feature = int(smallest.argmin())
-        raise NonFiniteError(
-            f"`X` reaches only {largest[feature]:g} in feature {feature}; squares of numbers below "
-            f"{SMALLEST:g} underflow: multiply the feature by a constant"
-        )
+    for bad, remedy in (
+        (largest > LARGEST, "overflows: divide"),
+        ((largest > 0) & (largest < SMALLEST), "underflows: multiply"),
+    ):
+        if bad.any():
+            feature = int(np.argmax(bad))
+            raise NonFiniteError(
+                f"`X` has a largest value of {largest[feature]:g} in feature {feature}, whose "
+                f"square {remedy} the feature by a constant"
+            )
 
 
 def mean_of(X: Any, weight: Floats | None) -> Floats:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from apmax.metrics import ap_of_scores
 from apmax.validation import Floats, Mask
 
 logger = logging.getLogger("apmax")
+OnProgress = Callable[[str, int, int, float], None]
+"""Callback (stage, done, of, best AP) for a progress bar."""
 SECONDS_PER_LINE = 10.0
 """Least time between two progress lines in the log."""
 
@@ -36,14 +39,6 @@ class EvaluationSet(NamedTuple):
         if margins is None:
             margins = self.design.margins(w)
         return ap_of_scores(self.positive, margins, self.weight)
-
-
-class OnProgress(Protocol):
-    """Callback for a progress bar."""
-
-    def __call__(self, stage: str, done: int, of: int, ap: float) -> None:
-        """Report `done` of `of` steps and the best AP so far."""
-        ...
 
 
 class ProgressLog:
