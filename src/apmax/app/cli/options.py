@@ -57,7 +57,7 @@ def load_labelled_data(
             data,
             target=column,
             positive=wanted,
-            against_rest=rest or model.rest is not None,
+            against_rest=rest or model.against_rest,
             text=model.text_columns(),
         )
     except UnknownNameError:

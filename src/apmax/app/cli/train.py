@@ -128,6 +128,5 @@ def _show(
     labels = {"positive": model.positive, "negative": model.negative}
     result = {"model": str(out), "seconds": seconds, **labels, **facts}
     console.show({**result, "strongest_features": strongest, "warnings": notes}, table)
-    rest = f" ({', '.join(map(repr, model.rest[:5]))})" if model.rest else ""
     ending = f"; {trained.message}" if trained.message else ""
-    console.say(f"positive: {model.positive!r}, negative: {model.negative!r}{rest}{ending}")
+    console.say(f"positive: {model.positive!r}, negative: {model.negative!r}{ending}")
