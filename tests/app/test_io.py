@@ -100,7 +100,7 @@ def test_columns_can_be_forced_to_text(tmp_path: Path) -> None:
         ("a,b\n", "no rows"),
         ("a,b\n1,2\n3,4,5\n", "same number of cells"),
         ("a,b\n1,2,3\n", "same number of cells"),
-        ("a,b\n1,2\n3\n", "line 3: 1 cells, expected 2"),
+        ("a,b\n1,2\n3\n", "row 3: 1 cells, expected 2"),
         ('a,b\n1,"2\n3,4\n', "cannot be read as a table"),
         (b"a,b\n1,\xff\n", "not UTF-8"),
         (b"a,b\n1,\0\n", "zero byte"),

@@ -83,7 +83,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.first_dates_ = {name: read[name].min().isoformat() for name in self.date_formats_}
         numbers, words = self._columns(X)
         self.names_ = list(numbers), list(words)
-        self.imputer_ = self.onehot_ = None
+        self.imputer_: Any = None
+        self.onehot_: Any = None
         if numbers:
             self.imputer_ = SimpleImputer(
                 strategy="median", add_indicator=True, keep_empty_features=True
@@ -146,7 +147,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _columns(self, X: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the columns of numbers and of words by name, with the parts of dates."""
-        numbers, words = {}, {}
+        numbers: dict[str, Any] = {}
+        words: dict[str, Any] = {}
         for name, kind in self.kinds_.items():
             values = self.read(name, X[name])
             if kind == NUMBER:

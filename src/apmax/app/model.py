@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from apmax._version import __version__
 from apmax.app.drift import drift_warnings
@@ -111,10 +111,8 @@ class Model:
 
     def strongest_features(self, X: Any, count: int = 20) -> list[tuple[str, float]]:
         """Return the features with the largest effect of one standard deviation on the log-odds."""
-        features = sp.csr_matrix(self.features(X))
-        mean = np.asarray(features.mean(axis=0)).ravel()
-        square = np.asarray(features.multiply(features).mean(axis=0)).ravel()
-        effect = self.coef * np.sqrt(np.maximum(square - mean**2, 0.0))
+        scaler = StandardScaler(with_mean=False).fit(self.features(X))
+        effect = self.coef * np.sqrt(scaler.var_)
         names = self.feature_names()
         order = np.argsort(-np.abs(effect), kind="stable")[:count]
         return [(names[k], float(effect[k])) for k in order]

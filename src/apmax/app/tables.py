@@ -7,18 +7,13 @@ import io
 import re
 import warnings
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
-from apmax.app.files import (
-    check_path,
-    format_suffix,
-    max_bytes,
-    one_line,
-    open_bytes,
-)
+from apmax.app.files import check_path, format_suffix, max_bytes, one_line, open_bytes
 from apmax.errors import FileError, FileFormatError
 
 COLUMNAR = (".parquet", ".pq", ".feather", ".arrow")
@@ -88,7 +83,7 @@ def _read_text(file: Path, text: Collection[str], target: str | None) -> Any:
     with open_bytes(file) as stream:
         sample = _decoded_sample(file, stream)
         separator = "\t" if format_suffix(file) in (".tsv", ".tab") else _find_separator(sample)
-        first = next(_rows(sample, separator), [])
+        first = next(_rows(io.StringIO(sample, newline=""), separator), [])
         if not 1 <= len(first) <= MAX_COLUMNS:
             raise FileFormatError(
                 f"{file}: the first row has {len(first)} cells, and a table has 1 to {MAX_COLUMNS} "
@@ -140,42 +135,33 @@ def _decoded_sample(file: Path, stream: BinaryIO) -> str:
     text = head.decode("utf-8-sig", "replace")
     if not text.strip():
         raise FileFormatError(f"{file} is empty: expected a table with at least one row")
-    blank = len(text) - len(text.lstrip(" \t\r\n"))
-    return text[max(text.rfind("\n", 0, blank), text.rfind("\r", 0, blank)) + 1 :]
+    return text.lstrip("\r\n")
 
 
-def _rows(text: str, separator: str) -> Iterator[list[str]]:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
-    try:
+def _rows(text: TextIO, separator: str) -> Iterator[list[str]]:
+    reader = csv.reader(text, delimiter=separator, skipinitialspace=True)
+    with suppress(csv.Error):  # pandas reports where
         yield from reader
-    except csv.Error:  # pandas reports where
-        return
 
 
 def _find_separator(text: str) -> str:
     """Choose the separator that gives the first rows the same and the largest number of cells."""
     best, most = ",", 1
     for separator in filter(text.__contains__, SEPARATORS):
-        widths = {len(row) for row in islice(_rows(text, separator), SAMPLE_ROWS) if row}
+        rows = islice(_rows(io.StringIO(text, newline=""), separator), SAMPLE_ROWS)
+        widths = {len(row) for row in rows if row}
         if len(widths) == 1 and max(widths) > most:
             best, most = separator, max(widths)
     return best if most > 1 else max(SEPARATORS, key=text.split("\n", 1)[0].count)
 
 
 def _looks_like_header(cells: list[str]) -> bool:
+    import pandas as pd
+
     plain = [cell.strip("'\" ") for cell in cells]
     plain = plain[1:] if len(plain) > 1 and not plain[0] else plain  # above pandas' row numbers
-    return len(set(plain)) == len(plain) and not any(
-        cell in ("", "?") or _is_number(cell) for cell in plain
-    )
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+    numbers = pd.to_numeric(pd.Series(plain, dtype=object), errors="coerce").notna().any()
+    return len(set(plain)) == len(plain) and not numbers and not {"", "?"} & set(plain)
 
 
 def _unique_names(cells: list[str]) -> list[str]:
@@ -193,16 +179,12 @@ def _unique_names(cells: list[str]) -> list[str]:
 def _check_row_lengths(file: Path, stream: BinaryIO, separator: str, columns: int) -> None:
     """Raise for the first row that is too short, which pandas fills with missing values."""
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="")
-    reader = csv.reader(text, delimiter=separator, skipinitialspace=True)
-    try:
-        for row in reader:
-            if len(row) < columns and any(map(str.strip, row)):
-                raise FileFormatError(
-                    f"{file}, line {reader.line_num}: {len(row)} cells, expected {columns}: leave "
-                    "missing cells empty, but keep their separators"
-                )
-    except csv.Error as error:
-        raise FileFormatError(f"{file}, line {reader.line_num + 1}: {error}") from None
+    for number, row in enumerate(_rows(text, separator), start=1):
+        if len(row) < columns and any(map(str.strip, row)):
+            raise FileFormatError(
+                f"{file}, row {number}: {len(row)} cells, expected {columns}: leave missing cells "
+                "empty, but keep their separators"
+            )
     text.detach()
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apmax.app.cli.console import Console, check_outputs, command_line, make_table
+from apmax.app.cli.console import Console, check_outputs, make_table
 from apmax.app.cli.options import Data, Positive, ReportFile, Rest, Seed, Target, load_training_data
+from apmax.app.cli.report import write_page
 
 if TYPE_CHECKING:  # slow imports are left to the command
-    from apmax.app.io import Dataset
     from apmax.app.leaderboard import Leaderboard, Run
+
+MODELS = 3
 
 
 def compare(
@@ -37,8 +38,9 @@ def compare(
 
         from apmax.app.drift import training_warnings
         from apmax.app.features import TableEncoder
-        from apmax.app.leaderboard import Leaderboard, candidates
+        from apmax.app.leaderboard import Leaderboard
         from apmax.app.leaderboard import compare as compare_models
+        from apmax.app.report import ScoredModel
 
         check_outputs(report, inputs=[data])
         dataset = load_training_data(data, target, positive, rest)
@@ -46,19 +48,25 @@ def compare(
         if dataset.is_table:
             notes = training_warnings(TableEncoder().fit(dataset.X), dataset.X)
         console.warn(notes)
-        runs: dict[str, list[Run]] = {name: [] for name in candidates(dataset)}
-        total = len(runs) * folds * repeats
+        runs: dict[str, list[Run]] = {}
+        total = MODELS * folds * repeats
         with console.progress("comparing", total) as advance:
             every = compare_models(dataset, folds=folds, repeats=repeats, seed=seed)
             for done, run in enumerate(every, start=1):
-                runs[run.name].append(run)
+                runs.setdefault(run.name, []).append(run)
                 mean = float(np.mean([one.ap for one in runs[run.name]]))
                 advance(run.name, done, total, mean)
         ap = {name: np.array([run.ap for run in of]) for name, of in runs.items()}
         leaderboard = Leaderboard(ap, test_fraction=1 / folds)
         _show(console, leaderboard, f"{data.name}: test AP, {repeats} × {folds} folds", notes)
-        if report is not None:
-            _write_report(console, report, dataset, leaderboard, runs, folds, notes)
+        if report is not None:  # curves of the first cross-validation: every row scored once
+            y, results = dataset.labels(), []
+            for name, of in runs.items():
+                rows = np.concatenate([run.rows for run in of[:folds]])
+                scores = np.concatenate([run.scores for run in of[:folds]])
+                results.append(ScoredModel(name, y[rows], scores))
+            facts = {"curves": "one cross-validation; no model has seen the rows that it scores"}
+            write_page(console, report, dataset, results, facts, notes, leaderboard)
 
 
 def _show(console: Console, leaderboard: Leaderboard, title: str, notes: list[str]) -> None:
@@ -76,34 +84,3 @@ def _show(console: Console, leaderboard: Leaderboard, title: str, notes: list[st
     console.show({"models": result, "warnings": notes}, table)
     for one in differences.values():
         console.say(one.sentence())
-
-
-def _write_report(
-    console: Console,
-    path: Path,
-    dataset: Dataset,
-    leaderboard: Leaderboard,
-    runs: dict[str, list[Run]],
-    folds: int,
-    notes: list[str],
-) -> None:
-    """Write a report whose curves are of the first cross-validation: every row scored once."""
-    import numpy as np
-
-    from apmax.app.report import Report, ScoredModel, write_report
-
-    y, results = dataset.labels(), []
-    for name, of in runs.items():
-        rows = np.concatenate([run.rows for run in of[:folds]])
-        scores = np.concatenate([run.scores for run in of[:folds]])
-        results.append(ScoredModel(name, y[rows], scores))
-    facts = {
-        "data": dataset.source.name,
-        "rows": f"{y.size:,}",
-        "columns": f"{dataset.X.shape[1]:,}",
-        "positives": f"{int(y.sum()):,} ({y.mean():.2%})",
-        "curves": "all rows of one cross-validation, each scored by a model that has not seen it",
-    }
-    title = dataset.source.name
-    write_report(Report(title, results, leaderboard, facts, command_line(), notes), path)
-    console.say(f"report → {path}")

@@ -70,12 +70,14 @@ def _run_task(digit: int) -> list[Any]:
     y = target == digit
     X, X_test, y, y_test = train_test_split(data, y, test_size=0.5, stratify=y, random_state=digit)
     reduce = make_pipeline(PCA(COMPONENTS, random_state=0), StandardScaler()).fit(X)
-    folds = StratifiedKFold(5, shuffle=True, random_state=0)
-    linear = logistic_regression_cv(folds)
-    stochastic = StochasticAPClassifier("soap-adam", random_state=0)
-    warnings.simplefilter("ignore", ConvergenceWarning)  # until the command ends
+    models = (
+        logistic_regression_cv(),
+        APClassifierCV(cv=StratifiedKFold(5, shuffle=True, random_state=0)),
+        StochasticAPClassifier(MODELS[2], random_state=0),
+    )
+    warnings.simplefilter("ignore", (ConvergenceWarning, FutureWarning))  # until the command ends
     results = []
-    for name, model in zip(MODELS, (linear, APClassifierCV(cv=folds), stochastic), strict=True):
+    for name, model in zip(MODELS, models, strict=True):
         model.fit(reduce.transform(X), y)
         weights = [(f"PC {k}", float(w)) for k, w in enumerate(model.coef_[0], start=1)]
         scores = model.decision_function(reduce.transform(X_test))

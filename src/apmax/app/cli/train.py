@@ -11,7 +11,16 @@ import typer
 
 from apmax.app import cli
 from apmax.app.cli.console import Console, check_outputs, command_line, make_table
-from apmax.app.cli.options import Data, Positive, ReportFile, Rest, Seed, Target, load_training_data
+from apmax.app.cli.options import (
+    Data,
+    Positive,
+    ReportFile,
+    Rest,
+    Scored,
+    Seed,
+    Target,
+    load_training_data,
+)
 from apmax.app.cli.report import write_model_report
 
 if TYPE_CHECKING:  # slow imports are left to the command
@@ -79,7 +88,8 @@ def train(
         _show(console, trained, tested, out, time.perf_counter() - start, notes)
         if report is not None:
             note = "" if test else f"from a model of {learnt.X.shape[0]:,} rows; the file has all"
-            write_model_report(console, report, tested_model, tested, scores, notes, note)
+            scored = Scored(tested_model, tested, scores, notes)
+            write_model_report(console, report, scored, note)
         if stopped:
             console.stop()
 
