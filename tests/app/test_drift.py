@@ -59,3 +59,9 @@ def test_training_reports_unused_text_and_unreadable_values() -> None:
     found = training_warnings(TableEncoder().fit(frame), frame)
     assert [text.split()[0] for text in found] == ["'amount':", "'id'"]
     assert "hardly ever repeat, and is not used" in found[1]
+
+
+def test_columns_may_have_numbers_for_names() -> None:
+    frame = pd.DataFrame({0: RNG.random(50), 1: ["a", "b"] * 25})
+    encoder = TableEncoder().fit(frame)
+    assert training_warnings(encoder, frame) == drift_warnings(encoder, frame) == []

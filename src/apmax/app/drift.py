@@ -12,7 +12,8 @@ MAX_NEW_CATEGORIES = 0.5
 
 def training_warnings(encoder: TableEncoder, frame: Any) -> list[str]:
     """Describe the columns of the training table that are not fully used."""
-    found = []
+    frame = frame.rename(columns=str)
+    found: list[str] = []
     for name, kind in encoder.kinds_.items():
         if kind != CATEGORY:
             found += _unreadable(encoder, name, frame[name].dropna())
@@ -30,7 +31,8 @@ def drift_warnings(encoder: TableEncoder, frame: Any) -> list[str]:
     Reported are columns that are empty but never were in training, values that are not numbers
     or dates as in training, and mostly new categories.
     """
-    found = []
+    frame = frame.rename(columns=str)
+    found: list[str] = []
     for name, kind in encoder.kinds_.items() if len(frame) else ():
         known = frame[name].dropna()
         if kind == NUMBER:

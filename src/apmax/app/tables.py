@@ -54,7 +54,12 @@ def _read_columnar(file: Path) -> Any:
             table = feather.read_table(file)
         else:
             with parquet.ParquetFile(file) as stored:
-                _check_claimed_size(file, stored.metadata)
+                rows, columns = stored.metadata.num_rows, stored.metadata.num_columns
+                if not 0 <= 8 * rows * columns <= max_bytes(file):
+                    raise FileFormatError(
+                        f"{file} claims {rows} rows, far more than its size suggests: if this is "
+                        "intended, save it without compression and dictionaries"
+                    )
                 table = stored.read()
         frame = table.to_pandas()
     except (MemoryError, FileFormatError):
@@ -67,14 +72,6 @@ def _read_columnar(file: Path) -> Any:
         raise FileFormatError(f"{file} is empty: expected at least one column and one row")
     frame = frame.reset_index(drop=frame.index.names == [None])
     return frame.set_axis(_unique_names([str(name) for name in frame.columns]), axis=1)
-
-
-def _check_claimed_size(file: Path, metadata: Any) -> None:
-    if not 0 <= 8 * metadata.num_rows * metadata.num_columns <= max_bytes(file):
-        raise FileFormatError(
-            f"{file} claims {metadata.num_rows} rows, far more than its size suggests: if this is "
-            "intended, save it without compression and dictionaries"
-        )
 
 
 def _read_text(file: Path, text: Collection[str], target: str | None) -> Any:
@@ -112,8 +109,15 @@ def _read_text(file: Path, text: Collection[str], target: str | None) -> Any:
                 )
         except MemoryError:
             raise
+        except UnicodeDecodeError as error:
+            found = hex(error.object[error.start])
+            message = f"{file} is not UTF-8 text (byte {found}): save it as UTF-8"
+            raise FileFormatError(message) from error
         except Exception as error:  # pandas raises several kinds for a malformed table
-            raise _malformed(file, error) from error
+            raise FileFormatError(
+                f"{file} cannot be read as a table ({one_line(error)}): give every row and the "
+                "header the same number of cells, and quote cells that contain the separator"
+            ) from error
         if len(frame) == 0:
             raise FileFormatError(f"{file} has {len(names)} column names but no rows")
         if len(names) > 1 and frame.iloc[:, -1].isna().any():
@@ -135,7 +139,7 @@ def _decoded_sample(file: Path, stream: BinaryIO) -> str:
     text = head.decode("utf-8-sig", "replace")
     if not text.strip():
         raise FileFormatError(f"{file} is empty: expected a table with at least one row")
-    return text.lstrip("\r\n")
+    return re.sub(r"\A(?:[ \t]*[\r\n])+", "", text)
 
 
 def _rows(text: TextIO, separator: str) -> Iterator[list[str]]:
@@ -186,13 +190,3 @@ def _check_row_lengths(file: Path, stream: BinaryIO, separator: str, columns: in
                 "empty, but keep their separators"
             )
     text.detach()
-
-
-def _malformed(file: Path, error: Exception) -> FileFormatError:
-    if isinstance(error, UnicodeDecodeError):
-        found = hex(error.object[error.start])
-        return FileFormatError(f"{file} is not UTF-8 text (byte {found}): save it as UTF-8")
-    return FileFormatError(
-        f"{file} cannot be read as a table ({one_line(error)}): give every row and the header the "
-        "same number of cells, and quote cells that contain the separator"
-    )

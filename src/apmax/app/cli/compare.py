@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apmax.app.cli.console import Console, check_outputs, make_table
+from apmax.app.cli.console import Console, check_outputs, command_line, make_table
 from apmax.app.cli.options import Data, Positive, ReportFile, Rest, Seed, Target, load_training_data
-from apmax.app.cli.report import write_page
 
 if TYPE_CHECKING:  # slow imports are left to the command
     from apmax.app.io import Dataset
@@ -63,7 +62,7 @@ def show_leaderboard(
 
     from apmax.app.leaderboard import Leaderboard
     from apmax.app.leaderboard import compare as compare_models
-    from apmax.app.report import ScoredModel
+    from apmax.app.report import Report, ScoredModel, write_report
 
     runs: dict[str, list[Run]] = {}
     total = MODELS * folds * repeats
@@ -84,7 +83,9 @@ def show_leaderboard(
             scores = np.concatenate([run.scores for run in of[:folds]])
             results.append(ScoredModel(name, y[rows], scores))
         facts = {"curves": "one cross-validation; no model has seen the rows that it scores"}
-        write_page(console, report, dataset, results, facts, notes, leaderboard)
+        name = dataset.source.name
+        write_report(Report(name, results, leaderboard, facts, command_line(), notes), report)
+        console.say(f"report → {report}")
 
 
 def _show(console: Console, leaderboard: Leaderboard, title: str, notes: Sequence[str]) -> None:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from apmax.app.cli import options
 from apmax.app.cli.console import Console, check_outputs, command_line
-
-if TYPE_CHECKING:  # slow imports are left to the command
-    from apmax.app.io import Dataset
-    from apmax.app.leaderboard import Leaderboard
-    from apmax.app.report import ScoredModel
 
 
 def report(
@@ -46,34 +40,19 @@ def write_model_report(
     """Write the report of one model; `note` says where its scores come from."""
     from scipy.special import expit
 
-    from apmax.app.report import ScoredModel
+    from apmax.app.report import Report, ScoredModel, write_report
 
     model, dataset = scored.model, scored.dataset
     effects = model.strongest_features(dataset.X)
     result = ScoredModel("apmax", dataset.labels(), expit(scored.log_odds), effects)
+    name = dataset.source.name
     facts = {
+        "data": name,
         "positive label": model.positive,
         "solver": str(model.facts.get("solver", "")),
         "training rows": str(model.facts.get("rows", "unknown")),
         "features": f"{model.coef.size:,}",
         **({"scores": note} if note else {}),
     }
-    write_page(console, path, dataset, [result], facts, scored.warnings)
-
-
-def write_page(
-    console: Console,
-    path: Path,
-    dataset: Dataset,
-    results: Sequence[ScoredModel],
-    facts: Mapping[str, str],
-    warnings: Sequence[str],
-    leaderboard: Leaderboard | None = None,
-) -> None:
-    """Write a report of models on one data file."""
-    from apmax.app.report import Report, write_report
-
-    name = dataset.source.name
-    page = Report(name, results, leaderboard, {"data": name, **facts}, command_line(), warnings)
-    write_report(page, path)
+    write_report(Report(name, [result], None, facts, command_line(), scored.warnings), path)
     console.say(f"report → {path}")

@@ -14,7 +14,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from apmax._version import __version__
-from apmax.app.files import make_folder, write_file
+from apmax.app.files import write_file
 from apmax.app.report.measures import (
     RESAMPLES,
     Alerts,
@@ -57,7 +57,7 @@ def write_report(report: Report, path: str | os.PathLike[str]) -> Path:
     replaced atomically.
     """
     target, page = Path(path), render(report)
-    make_folder(target.parent)
+    target.parent.mkdir(parents=True, exist_ok=True)
     write_file(target, page.encode())
     return target
 
