@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from apmax.app import files
-from apmax.app.files import check_path, make_folder, open_bytes, remove_unfinished_files, write_file
+from apmax.app.files import check_path, open_bytes, remove_unfinished_files, write_file
 from apmax.errors import FileError, FileFormatError
 
 
@@ -66,12 +66,7 @@ def test_unfinished_files_are_removed_on_request(
     assert not files._unfinished
 
 
-def test_folders_are_created_or_refused(tmp_path: Path) -> None:
-    make_folder(tmp_path / "a" / "b")
-    assert (tmp_path / "a" / "b").is_dir()
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(FileError, match="cannot create the folder"):
-        make_folder(tmp_path / "file" / "c")
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="cannot write"):
         write_file(tmp_path / "missing" / "file", b"")
 

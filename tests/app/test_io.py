@@ -81,6 +81,11 @@ def test_headers_are_told_from_data(tmp_path: Path, first: str, names: list[str]
     assert list(read_table(written(tmp_path, "t.csv", f"{first}\n1,2\n")).columns) == names
 
 
+def test_blank_lines_before_the_header_are_skipped(tmp_path: Path) -> None:
+    frame = read_table(written(tmp_path, "t.csv", "\n \t\r\n\na,b\n1,2\n"))
+    assert frame.to_dict("list") == {"a": [1], "b": [2]}
+
+
 def test_a_target_name_identifies_a_header_of_numbers(tmp_path: Path) -> None:
     file = written(tmp_path, "years.csv", "2019,2020,y\n1,2,a\n3,4,b\n5,6,a\n")
     assert list(load(file, target="y").X.columns) == ["2019", "2020"]
@@ -100,7 +105,7 @@ def test_columns_can_be_forced_to_text(tmp_path: Path) -> None:
         ("a,b\n", "no rows"),
         ("a,b\n1,2\n3,4,5\n", "same number of cells"),
         ("a,b\n1,2,3\n", "same number of cells"),
-        ("a,b\n1,2\n3\n", "line 3: 1 cells, expected 2"),
+        ("a,b\n1,2\n3\n", "row 3: 1 cells, expected 2"),
         ('a,b\n1,"2\n3,4\n', "cannot be read as a table"),
         (b"a,b\n1,\xff\n", "not UTF-8"),
         (b"a,b\n1,\0\n", "zero byte"),

@@ -14,7 +14,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.metrics import precision_recall_curve as sklearn_curve
 
 from apmax import average_precision, operating_point
-from apmax.app.report import Report, ScoredModel, plot_precision_recall, save_plots, write_report
+from apmax.app.report import Report, ScoredModel, plot_precision_recall, write_report
 from apmax.app.report.measures import (
     TARGET_PRECISIONS,
     bootstrap_band,
@@ -177,18 +177,11 @@ def test_extreme_results_are_rendered(result: ScoredModel) -> None:
 def test_reports_are_written_into_new_folders_and_are_reproducible(tmp_path: Path) -> None:
     file = write_report(full_report(), tmp_path / "a" / "report.html")
     assert file.read_text(encoding="utf-8") == render(full_report())
-    written = save_plots(full_report(), tmp_path / "plots")
-    names = {"precision-recall.png", "precision-recall.svg", "calibration.png", "calibration.svg"}
-    assert {path.name for path in written} == names
-    assert all(path.stat().st_size > 5000 for path in written)
 
 
-def test_plots_draw_on_given_axes() -> None:
-    from matplotlib.figure import Figure
-
-    axes = Figure().subplots()
+def test_the_legend_gives_the_ap_of_each_curve() -> None:
     results = full_report().results
-    assert plot_precision_recall(results, axes) is axes
+    axes = plot_precision_recall(results)
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert labels[0].startswith("logistic regression, AP 0.")
     area = average_precision(results[0].y, results[0].scores)

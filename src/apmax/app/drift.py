@@ -4,34 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+from apmax.app.features import CATEGORY, DATE, MISSING, NUMBER, TableEncoder, means_missing
 
-from apmax.app.features import (
-    CATEGORY,
-    NUMBER,
-    TableEncoder,
-    means_missing,
-    to_dates,
-    to_numbers,
-    to_words,
-)
-
-MAX_UNKNOWN = 0.5
-"""Share of new categories, or of numbers far outside, above which a column is reported."""
+MAX_NEW_CATEGORIES = 0.5
+"""Share of new categories above which a column is reported."""
 
 
 def training_warnings(encoder: TableEncoder, frame: Any) -> list[str]:
     """Describe the columns of the training table that are not fully used."""
-    found = []
+    frame = frame.rename(columns=str)
+    found: list[str] = []
     for name, kind in encoder.kinds_.items():
-        known = frame[name].dropna()
-        if kind == CATEGORY and not encoder.known_categories(name):
+        if kind != CATEGORY:
+            found += _unreadable(encoder, name, frame[name].dropna())
+        elif not set(encoder.categories(name)[0]) - {MISSING}:
             found.append(
                 f"{name!r} is text whose values hardly ever repeat, and is not used; if it holds "
                 "numbers, write them like 1234.5"
             )
-        elif kind != CATEGORY:
-            found += _unknown_values(encoder, name, known)
     return found
 
 
@@ -39,48 +29,38 @@ def drift_warnings(encoder: TableEncoder, frame: Any) -> list[str]:
     """Describe the columns of new data that differ from the training table.
 
     Reported are columns that are empty but never were in training, values that are not numbers
-    or dates as in training, mostly new categories, and numbers that suggest another unit.
+    or dates as in training, and mostly new categories.
     """
-    found = []
+    frame = frame.rename(columns=str)
+    found: list[str] = []
     for name, kind in encoder.kinds_.items() if len(frame) else ():
         known = frame[name].dropna()
         if kind == NUMBER:
-            known = known[np.isfinite(to_numbers(known)) | ~means_missing(known)]
-        if not len(known) and not encoder.had_missing(name):
+            known = known[encoder.read(name, known).notna() | ~means_missing(known)]
+        if not len(known) and name in encoder.complete_:
             found.append(f"{name!r} is empty, but had values in every row in training")
-        found += _unknown_values(encoder, name, known) or _far_values(encoder, name, known)
+        found += (_new_categories if kind == CATEGORY else _unreadable)(encoder, name, known)
     return found
 
 
-def _unknown_values(encoder: TableEncoder, name: str, known: Any) -> list[str]:
-    kind, use = encoder.kinds_[name], "count as missing"
-    if kind == NUMBER:
-        problem, good = "not a number", np.isfinite(to_numbers(known))
-    elif kind == CATEGORY:
-        problem, use = "new categories", "are ignored"
-        if encoder.groups_rare(name):  # new words are usual in this column
-            return []
-        good = to_words(known).isin(encoder.known_categories(name)).to_numpy()
-    else:
-        form = encoder.date_formats_[name]
-        problem, good = f"not dates like {form}", to_dates(known, form).notna().to_numpy()
-    unknown = known[~good]
-    if len(unknown) <= (MAX_UNKNOWN * len(known) if kind == CATEGORY else 0):
-        return []
-    count = f"{len(unknown):,} of {len(known):,} values are {problem}"
-    return [f"{name!r}: {count} (first {str(unknown.iloc[0])[:40]!r}), and {use}"]
+def _unreadable(encoder: TableEncoder, name: str, known: Any) -> list[str]:
+    bad = known[encoder.read(name, known).isna()]
+    expected = "not a number"
+    if encoder.kinds_[name] == DATE:
+        expected = f"not dates like {encoder.date_formats_[name]}"
+    return [_describe(name, bad, known, expected, "count as missing")] if len(bad) else []
 
 
-def _far_values(encoder: TableEncoder, name: str, known: Any) -> list[str]:
-    """Warn of numbers outside the training range by its length and three times its size."""
-    low, high = encoder.ranges_.get(name, [0.0, 0.0])
-    if low == high or not len(known):
+def _new_categories(encoder: TableEncoder, name: str, known: Any) -> list[str]:
+    kept, rare = encoder.categories(name)
+    new = known[~encoder.read(name, known).isin(kept)]
+    if rare or len(new) <= MAX_NEW_CATEGORIES * len(
+        known
+    ):  # where some are rare, new ones are usual
         return []
-    numbers, span, size = to_numbers(known) / 3, high / 3 - low / 3, max(abs(low), abs(high))
-    outside = (numbers < low / 3 - span) | (numbers > high / 3 + span)
-    smallest = 0.0 if low < 0 < high else min(abs(low), abs(high))
-    far = int((outside & ((np.abs(numbers) > size) | (np.abs(numbers) < smallest / 9))).sum())
-    if far <= MAX_UNKNOWN * len(known):
-        return []
-    count = f"{far:,} of {len(known):,} values are far outside the training range"
-    return [f"{name!r}: {count}, {low:g} to {high:g}; is it the same unit?"]
+    return [_describe(name, new, known, "new categories", "are ignored")]
+
+
+def _describe(name: str, bad: Any, known: Any, problem: str, use: str) -> str:
+    count = f"{len(bad):,} of {len(known):,} values are {problem}"
+    return f"{name!r}: {count} (first {str(bad.iloc[0])[:40]!r}), and {use}"

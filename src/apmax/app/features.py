@@ -31,7 +31,6 @@ MAX_LEVELS = 20
 """A text column of numbers with no more distinct values than this is a category."""
 NO_NUMBER = ("-", "--", ".", "na", "n.a.", "none", "missing", "unknown", "#div/0!")
 """Words that mean a missing value in a column of numbers."""
-SAMPLE = 200
 LARGEST = 1e300
 """Numbers are clipped to this size, so that the mean of two is finite."""
 
@@ -45,7 +44,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     number    the value, the median where it is missing; "is missing" if any was
     category  one indicator per category and one for missing values; rare categories
               share the indicator "(other)", which new categories get, too
-    date      years since the median date; indicators of month and weekday; "is missing"
+    date      years since the first date, as a number; month and weekday, as categories
     ========  =========================================================================
 
     Parameters
@@ -59,10 +58,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     kinds_ : dict of str to str
         "number", "category" or "date" for each column.
-    date_formats_ : dict of str to str
-        The format of each date column.
-    ranges_ : dict of str to list
-        Smallest and largest value of each number column.
+    date_formats_, first_dates_ : dict of str to str
+        The format and the first date of each date column.
+    complete_ : list of str
+        Columns without missing values in training.
+    names_ : tuple of two lists of str
+        Names of the columns of numbers and of words, with the parts of dates.
     """
 
     def __init__(self, min_frequency: int = 5, max_categories: int = 1000) -> None:
@@ -73,49 +74,41 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Learn the kinds of the columns, medians and categories."""
         if X.shape[1] == 0:
             raise ShapeError("the table has no columns besides the target")
-        self.kinds_: dict[str, str] = {}
-        self.date_formats_: dict[str, str] = {}
-        for name in X.columns:
-            kind, date_format = _kind_of(X[name])
-            self.kinds_[str(name)] = kind
-            if date_format:
-                self.date_formats_[str(name)] = date_format
-        numbers, categories, _ = self._blocks(X)
+        X = X.rename(columns=str)
+        found = {name: _kind_of(X[name]) for name in X.columns}
+        self.kinds_ = {name: kind for name, (kind, _) in found.items()}
+        self.date_formats_ = {name: form for name, (_, form) in found.items() if form}
+        read = {name: self.read(name, X[name]) for name in self.kinds_}
+        self.complete_ = [name for name, values in read.items() if values.notna().all()]
+        self.first_dates_ = {name: read[name].min().isoformat() for name in self.date_formats_}
+        numbers, words = self._columns(X)
+        self.names_ = list(numbers), list(words)
         self.imputer_: Any = None
         self.onehot_: Any = None
-        self.ranges_: dict[str, list[float]] = {}
-        if numbers.shape[1]:
+        if numbers:
             self.imputer_ = SimpleImputer(
                 strategy="median", add_indicator=True, keep_empty_features=True
-            ).fit(numbers)
-        for k, name in enumerate(self._names(NUMBER)):
-            known = numbers[np.isfinite(numbers[:, k]), k]
-            if known.size:
-                self.ranges_[name] = [float(known.min()), float(known.max())]
-        if categories.shape[1]:
+            ).fit(np.column_stack([*numbers.values()]))
+        if words:
             self.onehot_ = OneHotEncoder(
                 min_frequency=self.min_frequency,
                 max_categories=self.max_categories,
                 handle_unknown="infrequent_if_exist",
-            ).fit(categories)
+            ).fit(np.column_stack([*words.values()]))
         return self
 
     def transform(self, X: Any) -> sp.csr_matrix:
         """Return the features of these rows; columns are found by name."""
         check_is_fitted(self, "kinds_")
         self._check_columns(X)
-        numbers, categories, parts = self._blocks(X)
+        numbers, words = self._columns(X.rename(columns=str))
         blocks = []
         if self.imputer_ is not None:
-            dense = self.imputer_.transform(numbers)
-            first = len(self._names(NUMBER))
-            years = slice(first, first + len(self._names(DATE)))
-            dense[:, years] -= self.imputer_.statistics_[years]
-            blocks.append(sp.csr_matrix(dense))
+            blocks.append(
+                sp.csr_matrix(self.imputer_.transform(np.column_stack([*numbers.values()])))
+            )
         if self.onehot_ is not None:
-            blocks.append(self.onehot_.transform(categories))
-        if parts.shape[1]:
-            blocks.append(sp.csr_matrix(parts))
+            blocks.append(self.onehot_.transform(np.column_stack([*words.values()])))
         matrix = sp.csr_matrix(sp.hstack(blocks, format="csr"), dtype=np.float64)
         # Indices come from a model file in the end, and compiled code does not check them.
         matrix.check_format(full_check=True)
@@ -123,64 +116,51 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the features, in the order of the matrix."""
-        names = self._names(NUMBER) + [f"{name} (years)" for name in self._names(DATE)]
+        numbers, words = self.names_
+        names = list(numbers)
         if self.imputer_ is not None:
-            columns = self._names(NUMBER) + self._names(DATE)
-            missing = self.imputer_.indicator_.features_
-            names += [f"{columns[k]} {MISSING}" for k in missing]
-        if self.onehot_ is not None:
-            rare = self.onehot_.infrequent_categories_
-            for k, name in enumerate(self._names(CATEGORY)):
-                group = set() if rare[k] is None else set(rare[k])
-                kept = [word for word in self.onehot_.categories_[k] if word not in group]
-                names += [f"{name} = {word}" for word in kept]
-                names += [f"{name} = {OTHER}"] if group else []
-        for name in self._names(DATE):
-            names += [f"{name} month {month}" for month in range(1, 13)]
-            names += [f"{name} weekday {day}" for day in range(1, 8)]
+            names += [f"{numbers[k]} {MISSING}" for k in self.imputer_.indicator_.features_]
+        for name in words:
+            kept, rare = self.categories(name)
+            names += [f"{name} = {word}" for word in kept]
+            names += [f"{name} = {OTHER}"] if rare else []
         return np.array(names, dtype=object)
+
+    def categories(self, name: str) -> tuple[list[str], set[str]]:
+        """Return the categories of a column that have an indicator, and the rare ones."""
+        k = self.names_[1].index(name)
+        group = self.onehot_.infrequent_categories_[k]
+        rare = set() if group is None else set(group)
+        return [word for word in self.onehot_.categories_[k] if word not in rare], rare
 
     def text_columns(self) -> list[str]:
         """Return the columns to read as text, whatever they look like in another file."""
-        return self._names(CATEGORY)
+        return [name for name, kind in self.kinds_.items() if kind == CATEGORY]
 
-    def known_categories(self, name: str) -> set[str]:
-        """Return the categories of a column that have an indicator of their own."""
-        k = self._names(CATEGORY).index(name)
-        rare = self.onehot_.infrequent_categories_[k]
-        return {*self.onehot_.categories_[k]} - ({MISSING} if rare is None else {MISSING, *rare})
-
-    def had_missing(self, name: str) -> bool:
-        """Tell whether a column had missing values in training."""
+    def read(self, name: str, values: Any) -> Any:
+        """Return values of a column as numbers, dates or text; missing if they cannot be read."""
+        if self.kinds_[name] == NUMBER:
+            return to_numbers(values)
         if self.kinds_[name] == CATEGORY:
-            return MISSING in self.onehot_.categories_[self._names(CATEGORY).index(name)]
-        k = (self._names(NUMBER) + self._names(DATE)).index(name)
-        return k in self.imputer_.indicator_.features_
+            return to_words(values)
+        return to_dates(values, self.date_formats_[name])
 
-    def groups_rare(self, name: str) -> bool:
-        """Tell whether a column has the indicator "(other)"."""
-        return self.onehot_.infrequent_categories_[self._names(CATEGORY).index(name)] is not None
-
-    def _names(self, kind: str) -> list[str]:
-        return [name for name, found in self.kinds_.items() if found == kind]
-
-    def _blocks(self, X: Any) -> tuple[Any, Any, Any]:
-        """Return numbers (years of dates last), words, and the indicators of dates."""
-        columns = {str(name): X[name] for name in X.columns}
-        numbers = [to_numbers(columns[name]) for name in self._names(NUMBER)]
-        words = [to_words(columns[name]).to_numpy() for name in self._names(CATEGORY)]
-        indicators = []
-        for name in self._names(DATE):
-            dates = to_dates(columns[name], self.date_formats_[name])
-            days = (dates - np.datetime64("2000-01-01")).dt.total_seconds().to_numpy() / 86400
-            numbers.append(days / 365.25)
-            month, weekday = dates.dt.month.to_numpy(), dates.dt.day_of_week.to_numpy()
-            indicators += [month == k for k in range(1, 13)] + [weekday == k for k in range(7)]
-        return (
-            _stack(numbers, len(X), np.float64),
-            _stack(words, len(X), object),
-            _stack(indicators, len(X), np.float64),
-        )
+    def _columns(self, X: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the columns of numbers and of words by name, with the parts of dates."""
+        numbers: dict[str, Any] = {}
+        words: dict[str, Any] = {}
+        for name, kind in self.kinds_.items():
+            values = self.read(name, X[name])
+            if kind == NUMBER:
+                numbers[name] = values
+            elif kind == CATEGORY:
+                words[name] = values.fillna(MISSING)
+            else:
+                days = (values - np.datetime64(self.first_dates_[name])).dt.total_seconds() / 86400
+                numbers[f"{name} (years)"] = days / 365.25
+                words[f"{name} (month)"] = values.dt.month_name().fillna(MISSING)
+                words[f"{name} (weekday)"] = values.dt.day_name().fillna(MISSING)
+        return numbers, words
 
     def _check_columns(self, X: Any) -> None:
         if not hasattr(X, "columns"):
@@ -199,8 +179,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         )
 
 
-def to_numbers(values: Any) -> NDArray[np.float64]:
-    """Return a column as floats; NaN for what is missing, infinite or not a number."""
+def to_numbers(values: Any) -> Any:
+    """Return a column as floats; missing for what is infinite or not a number."""
     import pandas as pd
 
     try:
@@ -208,13 +188,14 @@ def to_numbers(values: Any) -> NDArray[np.float64]:
     except (TypeError, OverflowError):  # lists; integers beyond any float
         numbers = pd.to_numeric(values.astype(str), errors="coerce")
     array = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
-    return np.where(np.isfinite(array), np.clip(array, -LARGEST, LARGEST), np.nan)
+    finite = np.where(np.isfinite(array), np.clip(array, -LARGEST, LARGEST), np.nan)
+    return pd.Series(finite, index=values.index)
 
 
 def to_words(values: Any) -> Any:
-    """Return a column as text, with "(missing)" for missing values."""
-    words = values.astype("object").where(values.notna(), MISSING)
-    return words.map(str).astype(object)
+    """Return a column as text or None."""
+    words = values.astype("object").where(values.notna(), None)
+    return words.map(str, na_action="ignore").astype(object)
 
 
 def to_dates(values: Any, date_format: str) -> Any:
@@ -223,7 +204,7 @@ def to_dates(values: Any, date_format: str) -> Any:
 
     if pd.api.types.is_datetime64_any_dtype(values):
         return pd.to_datetime(values, utc=True).dt.tz_localize(None)
-    text = values.astype("object").where(values.notna(), None).map(str, na_action="ignore")
+    text = to_words(values)
     if date_format != "ISO8601":
         text = text.str.replace(r"[ T]+\d{1,2}:.*", "", regex=True)  # the time of day
     dates = pd.to_datetime(text, format=date_format, errors="coerce", utc=True)
@@ -240,24 +221,24 @@ def _kind_of(values: Any) -> tuple[str, str]:
     import pandas as pd
 
     known = values.dropna()
-    if not len(known) or pd.api.types.is_numeric_dtype(known) or pd.api.types.is_bool_dtype(known):
+    if not len(known) or pd.api.types.is_numeric_dtype(known):
         return NUMBER, ""
     first = known.iloc[0]
     if isinstance(first, (bool, int, float, Decimal)):
-        return (NUMBER if np.isfinite(to_numbers(known)).mean() >= MIN_SHARE else CATEGORY), ""
+        return (NUMBER if to_numbers(known).notna().mean() >= MIN_SHARE else CATEGORY), ""
     if pd.api.types.is_datetime64_any_dtype(known) or isinstance(first, date):
         return DATE, DATE_FORMATS[0]
     if not isinstance(first, str):
         return CATEGORY, ""
     numbers = known[~means_missing(known)]
-    if len(numbers) and np.isfinite(to_numbers(numbers)).mean() >= MIN_SHARE:
+    if len(numbers) and to_numbers(numbers).notna().mean() >= MIN_SHARE:
         return (NUMBER if known.nunique() > MAX_LEVELS else CATEGORY), ""
     return _date_kind(known)
 
 
 def _date_kind(known: Any) -> tuple[str, str]:
     """Choose the format that most values have, if enough do; the first of equals."""
-    sample = known.iloc[:SAMPLE]
+    sample = known.iloc[:200]
     if not sample.str.contains(r"\d[-/. ,]").all():  # every format has this, a year alone not
         return CATEGORY, ""
     likely = [form for form in DATE_FORMATS if _share(sample, form) >= MIN_SHARE]
@@ -267,7 +248,3 @@ def _date_kind(known: Any) -> tuple[str, str]:
 
 def _share(known: Any, date_format: str) -> float:
     return float(to_dates(known, date_format).notna().mean())
-
-
-def _stack(columns: list[Any], rows: int, kind: Any) -> Any:
-    return np.column_stack(columns).astype(kind) if columns else np.zeros((rows, 0), kind)

@@ -91,14 +91,6 @@ def write_file(path: Path, content: bytes) -> None:
         raise FileError(f"cannot write {path} ({error.strerror or error})") from None
 
 
-def make_folder(folder: Path) -> None:
-    """Create a folder and its parents where they do not exist."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"cannot create the folder {folder} ({error.strerror or error})") from None
-
-
 def remove_unfinished_files() -> None:
     """Delete the temporary files of this process; called before it exits on a signal."""
     for temporary in list(_unfinished):

@@ -23,7 +23,7 @@ from apmax.app.files import (
     open_bytes,
 )
 from apmax.app.tables import COLUMNAR, read_table
-from apmax.app.target import check_positive_given, find_column, two_classes
+from apmax.app.target import find_column, two_classes
 from apmax.errors import FileError, FileFormatError, ParameterError
 from apmax.validation import Mask
 
@@ -99,7 +99,8 @@ def load(
     FileError is raised if the file is missing, unreadable, damaged or of an unknown format.
     """
     file = check_path(path)
-    check_positive_given(positive, against_rest)
+    if against_rest and positive is None:
+        raise ParameterError("--rest needs the label to find: name it with --positive VALUE")
     try:
         if _is_array_file(file):
             X, y = _read_npz(file) if format_suffix(file) == ".npz" else _read_libsvm(file)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,16 +117,6 @@ class Leaderboard:
         return Difference(name, baseline, float(gains.mean()), error, wins, losses, gains.size)
 
 
-def candidates(dataset: Dataset) -> dict[str, Callable[[Any, Mask, Any], Floats]]:
-    """Return a fit-and-score function per model; trees only if dense features fit in memory."""
-    width = dataset.X.shape[1]
-    if dataset.is_table:
-        width = len(TableEncoder().fit(dataset.X).get_feature_names_out())
-    small = dataset.X.shape[0] * width * 8 <= MAX_DENSE_BYTES
-    models = {"logistic regression": _logistic_regression, "apmax (APClassifierCV)": _apmax}
-    return {**models, **({"boosted trees": _boosted_trees} if small else {})}
-
-
 def compare(dataset: Dataset, *, folds: int = 5, repeats: int = 2, seed: int = 0) -> Iterator[Run]:
     """Yield every model on every fold; tables are encoded anew for each training part."""
     y = dataset.labels()
@@ -137,61 +126,52 @@ def compare(dataset: Dataset, *, folds: int = 5, repeats: int = 2, seed: int = 0
             f"the rarer class has {rarer} rows, and a training part of {folds} folds would have "
             f"fewer than {FOLDS}: use more data or other folds"
         )
-    models = candidates(dataset)
     splitter = RepeatedStratifiedKFold(n_splits=folds, n_repeats=repeats, random_state=seed)
     for train, test in splitter.split(np.zeros(y.size), y):
-        X, X_test = _parts(dataset, [train, test])
-        for name, score in models.items():
+        X, X_test = _parts(dataset, train, test)
+        for name, fit in candidates(X).items():
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                scores = score(X, y[train], X_test)
+                warnings.simplefilter("ignore", (ConvergenceWarning, FutureWarning))
+                scores = fit(X, y[train]).decision_function(X_test)
             yield Run(name, average_precision(y[test], scores), test, scores)
 
 
-def logistic_regression_cv(folds: Any) -> LogisticRegressionCV:
-    """Return a LogisticRegressionCV that is scored by AP, for scikit-learn 1.6 and later."""
-    options: dict[str, Any] = {"cv": folds, "scoring": "average_precision", "max_iter": 2000}
-    if "use_legacy_attributes" in signature(LogisticRegressionCV).parameters:
-        options |= {"l1_ratios": (0.0,), "use_legacy_attributes": False}
-    return LogisticRegressionCV(**options)
+def candidates(X: Any) -> dict[str, Callable[[Any, Mask], Any]]:
+    """Return a function that fits each model; boosted trees only for a dense matrix."""
+    trees = HistGradientBoostingClassifier(random_state=0)
+    return {
+        "logistic regression": _fit_logistic_regression,
+        "apmax (APClassifierCV)": APClassifierCV().fit,
+        **({} if sp.issparse(X) else {"boosted trees": trees.fit}),
+    }
 
 
-def _parts(dataset: Dataset, parts: Sequence[Any]) -> list[Any]:
-    if not dataset.is_table:
-        return [dataset.X[rows] for rows in parts]
-    encoder = TableEncoder().fit(dataset.X.iloc[parts[0]])
-    return [encoder.transform(dataset.X.iloc[rows]) for rows in parts]
+def logistic_regression_cv() -> LogisticRegressionCV:
+    """Return a logistic regression whose C is chosen by cross-validated AP."""
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    return LogisticRegressionCV(cv=folds, scoring="average_precision", max_iter=2000)
 
 
-def _logistic_regression(X: Any, y: Mask, X_test: Any) -> Floats:
+def _fit_logistic_regression(X: Any, y: Mask) -> Any:
     """Choose the scale of the features and C by cross-validated AP, as APClassifierCV does."""
-    X, X_test = _dense(X), _dense(X_test)
     sparse = sp.issparse(X)
-    scalers = (
-        MaxAbsScaler() if sparse else MinMaxScaler(),
-        StandardScaler(with_mean=not sparse),
-    )
-    found = []
-    for scaler in scalers:
-        model = logistic_regression_cv(StratifiedKFold(5, shuffle=True, random_state=0))
-        fitted = make_pipeline(scaler, model).fit(X, y)
-        every = model.scores_  # a dict of classes before scikit-learn 1.8
-        each = np.concatenate(list(every.values())) if isinstance(every, dict) else every
-        reached = float(np.asarray(each).reshape(5, -1).mean(axis=0).max())
-        found.append((reached, fitted))
-    best = max(found, key=lambda pair: pair[0])[1]
-    return np.asarray(best.decision_function(X_test))
+    scalers = (MaxAbsScaler() if sparse else MinMaxScaler(), StandardScaler(with_mean=not sparse))
+    fitted = [make_pipeline(scaler, logistic_regression_cv()).fit(X, y) for scaler in scalers]
+    return max(fitted, key=_cross_validated_ap)
 
 
-def _apmax(X: Any, y: Mask, X_test: Any) -> Floats:
-    return APClassifierCV().fit(X, y).decision_function(X_test)
+def _cross_validated_ap(fitted: Any) -> float:
+    """Return the largest mean AP over the five folds; before scikit-learn 1.10 in a dict."""
+    scores = fitted[-1].scores_
+    folds = np.asarray([*scores.values()] if isinstance(scores, dict) else scores)
+    return float(folds.reshape(5, -1).mean(axis=0).max())
 
 
-def _boosted_trees(X: Any, y: Mask, X_test: Any) -> Floats:
-    model = HistGradientBoostingClassifier(random_state=0).fit(_dense(X), y)
-    return np.asarray(model.decision_function(_dense(X_test)))
-
-
-def _dense(X: Any) -> Any:
-    small = X.shape[0] * X.shape[1] * 8 <= MAX_DENSE_BYTES
-    return X.toarray() if sp.issparse(X) and small else X
+def _parts(dataset: Dataset, train: Any, test: Any) -> list[Any]:
+    """Return the features of both parts, as dense matrices if these are small."""
+    parts = [dataset.rows(rows).X for rows in (train, test)]
+    if dataset.is_table:
+        encoder = TableEncoder().fit(parts[0])
+        parts = [encoder.transform(part) for part in parts]
+    small = parts[0].shape[0] * parts[0].shape[1] * 8 <= MAX_DENSE_BYTES
+    return [part.toarray() if sp.issparse(part) and small else part for part in parts]

@@ -22,14 +22,13 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from apmax._version import __version__
 from apmax.app.drift import drift_warnings
 from apmax.app.features import TableEncoder
-from apmax.app.files import one_line, write_file
+from apmax.app.files import check_path, one_line, write_file
 from apmax.app.io import Dataset
-from apmax.app.target import describe_counts, normalize_label
 from apmax.errors import ModelFileError, ShapeError
 from apmax.linear import APClassifier, APClassifierCV, StochasticAPClassifier
 from apmax.validation import Floats
@@ -57,8 +56,8 @@ class Model:
         The labels.
     target : str or None
         Name of the target column, for tables.
-    rest : list of str or None
-        The labels that `negative` stands for with --rest; empty if they were too many to list.
+    against_rest : bool
+        Whether every label other than `positive` counts as negative.
     facts : dict
         How the model was trained, as plain data.
     """
@@ -67,7 +66,7 @@ class Model:
     positive: str
     negative: str
     target: str | None = None
-    rest: list[str] | None = None
+    against_rest: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -112,29 +111,19 @@ class Model:
 
     def strongest_features(self, X: Any, count: int = 20) -> list[tuple[str, float]]:
         """Return the features with the largest effect of one standard deviation on the log-odds."""
-        features = sp.csr_matrix(self.features(X))
-        mean = np.asarray(features.mean(axis=0)).ravel()
-        square = np.asarray(features.multiply(features).mean(axis=0)).ravel()
-        effect = self.coef * np.sqrt(np.maximum(square - mean**2, 0.0))
+        scaler = StandardScaler(with_mean=False).fit(self.features(X))
+        effect = self.coef * np.sqrt(scaler.var_)
         names = self.feature_names()
         order = np.argsort(-np.abs(effect), kind="stable")[:count]
         return [(names[k], float(effect[k])) for k in order]
 
     def warnings_for(self, dataset: Dataset) -> list[str]:
         """Describe how new data differ from the training data, one sentence per problem."""
-        found, further = [], dataset.X.shape[1] - self.coef.size
         if self.encoder is not None:
-            found = drift_warnings(self.encoder, dataset.X)
-        elif further > 0:
-            found = [f"{further:,} features that the model does not have are ignored"]
-        known = {normalize_label(label) for label in (dataset.positive, *(self.rest or []))}
-        new = {k: n for k, n in dataset.counts.items() if normalize_label(k) not in known}
-        if self.rest and new:
-            found.append(
-                f"labels that were not in the training data count as {self.negative!r}: "
-                f"{describe_counts(new)}"
-            )
-        return found
+            return drift_warnings(self.encoder, dataset.X)
+        further = dataset.X.shape[1] - self.coef.size
+        note = f"{further:,} features that the model does not have are ignored"
+        return [note] if further > 0 else []
 
 
 def save_model(model: Model, path: str | os.PathLike[str]) -> None:
@@ -150,7 +139,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         "positive": model.positive,
         "negative": model.negative,
         "target": model.target,
-        "rest": model.rest,
+        "against_rest": model.against_rest,
         "facts": model.facts,
     }
     with zipfile.ZipFile(buffer, "a") as archive:
@@ -161,16 +150,14 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
 def load_model(path: str | os.PathLike[str]) -> Model:
     """Read a model file without executing anything in it.
 
-    ModelFileError is raised if the file is missing, damaged, truncated, of another version, or
-    contains any type that a model does not have.
+    ModelFileError is raised if the file is damaged, truncated, of another version, or contains any
+    type that a model does not have; FileError if there is no such file.
     """
-    content = _read(Path(path))
-    if content.lstrip()[:1] == b"{":
-        raise ModelFileError(
-            f"{path} is not a model of this apmax version, or was written before 0.2: train it "
-            "again with `apmax train`"
-        )
+    file = check_path(path)
     try:
+        if file.stat().st_size > MAX_FILE_BYTES:
+            raise ModelFileError("too large for a model: is it a data file?")
+        content = file.read_bytes()
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             _check_archive(archive, len(content))
             metadata = json.loads(archive.read("metadata.json"))
@@ -180,24 +167,13 @@ def load_model(path: str | os.PathLike[str]) -> Model:
         return _construct(content, metadata)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from None
+    except PermissionError:
+        raise ModelFileError(f"cannot read {path}: permission denied") from None
     except Exception as error:  # whatever a damaged archive makes zipfile, json or skops raise
         raise ModelFileError(
-            f"{path} is not a model of apmax, or is damaged ({one_line(error)}): train one with "
-            "`apmax train`"
+            f"{path} is not a model of apmax, or is damaged ({one_line(error)}): train it again "
+            "with `apmax train`"
         ) from None
-
-
-def _read(path: Path) -> bytes:
-    try:
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            raise ModelFileError(f"cannot read {path}: it is a pipe or a device; save it as a file")
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise ModelFileError(f"{path} is too large for a model: is it a data file?")
-        return path.read_bytes()
-    except OSError as error:
-        raise ModelFileError(f"cannot read {path} ({error.strerror})") from None
-    except MemoryError:
-        raise ModelFileError(f"{path} does not fit into memory: is it a data file?") from None
 
 
 def _check_archive(archive: zipfile.ZipFile, size: int) -> None:
@@ -223,9 +199,8 @@ def _check_metadata(metadata: Any) -> None:
             f"written with schema {one_line(metadata.get('schema'))}, and apmax {__version__} "
             f"reads schema {SCHEMA}: install the version that wrote it, or train again"
         )
-    target, rest = metadata["target"], metadata["rest"]
-    texts = [metadata["positive"], metadata["negative"], target or "", *(rest or [])]
-    sound = isinstance(rest or [], list) and isinstance(metadata["facts"], dict)
+    texts = [metadata["positive"], metadata["negative"], metadata["target"] or ""]
+    sound = isinstance(metadata["against_rest"], bool) and isinstance(metadata["facts"], dict)
     if not (sound and all(isinstance(text, str) for text in texts)):
         raise ModelFileError("the metadata has fields of wrong types")
     json.dumps(metadata, ensure_ascii=False).encode()  # half a surrogate pair cannot be printed
@@ -265,7 +240,7 @@ def _construct(content: bytes, metadata: dict[str, Any]) -> Model:
         pipeline = skops.io.loads(content, trusted=sorted(trusted_types()))
     if not isinstance(pipeline, Pipeline) or not isinstance(pipeline[-1], ESTIMATORS):
         raise ModelFileError("the file does not contain a classifier")
-    fields = ("positive", "negative", "target", "rest", "facts")
+    fields = ("positive", "negative", "target", "against_rest", "facts")
     model = Model(pipeline, **{name: metadata[name] for name in fields})
     weights = pipeline[-1].coef_
     numbers = isinstance(weights, np.ndarray) and weights.dtype == np.float64

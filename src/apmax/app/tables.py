@@ -7,18 +7,13 @@ import io
 import re
 import warnings
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
-from apmax.app.files import (
-    check_path,
-    format_suffix,
-    max_bytes,
-    one_line,
-    open_bytes,
-)
+from apmax.app.files import check_path, format_suffix, max_bytes, one_line, open_bytes
 from apmax.errors import FileError, FileFormatError
 
 COLUMNAR = (".parquet", ".pq", ".feather", ".arrow")
@@ -59,7 +54,12 @@ def _read_columnar(file: Path) -> Any:
             table = feather.read_table(file)
         else:
             with parquet.ParquetFile(file) as stored:
-                _check_claimed_size(file, stored.metadata)
+                rows, columns = stored.metadata.num_rows, stored.metadata.num_columns
+                if not 0 <= 8 * rows * columns <= max_bytes(file):
+                    raise FileFormatError(
+                        f"{file} claims {rows} rows, far more than its size suggests: if this is "
+                        "intended, save it without compression and dictionaries"
+                    )
                 table = stored.read()
         frame = table.to_pandas()
     except (MemoryError, FileFormatError):
@@ -74,21 +74,13 @@ def _read_columnar(file: Path) -> Any:
     return frame.set_axis(_unique_names([str(name) for name in frame.columns]), axis=1)
 
 
-def _check_claimed_size(file: Path, metadata: Any) -> None:
-    if not 0 <= 8 * metadata.num_rows * metadata.num_columns <= max_bytes(file):
-        raise FileFormatError(
-            f"{file} claims {metadata.num_rows} rows, far more than its size suggests: if this is "
-            "intended, save it without compression and dictionaries"
-        )
-
-
 def _read_text(file: Path, text: Collection[str], target: str | None) -> Any:
     import pandas as pd
 
     with open_bytes(file) as stream:
         sample = _decoded_sample(file, stream)
         separator = "\t" if format_suffix(file) in (".tsv", ".tab") else _find_separator(sample)
-        first = next(_rows(sample, separator), [])
+        first = next(_rows(io.StringIO(sample, newline=""), separator), [])
         if not 1 <= len(first) <= MAX_COLUMNS:
             raise FileFormatError(
                 f"{file}: the first row has {len(first)} cells, and a table has 1 to {MAX_COLUMNS} "
@@ -117,8 +109,15 @@ def _read_text(file: Path, text: Collection[str], target: str | None) -> Any:
                 )
         except MemoryError:
             raise
+        except UnicodeDecodeError as error:
+            found = hex(error.object[error.start])
+            message = f"{file} is not UTF-8 text (byte {found}): save it as UTF-8"
+            raise FileFormatError(message) from error
         except Exception as error:  # pandas raises several kinds for a malformed table
-            raise _malformed(file, error) from error
+            raise FileFormatError(
+                f"{file} cannot be read as a table ({one_line(error)}): give every row and the "
+                "header the same number of cells, and quote cells that contain the separator"
+            ) from error
         if len(frame) == 0:
             raise FileFormatError(f"{file} has {len(names)} column names but no rows")
         if len(names) > 1 and frame.iloc[:, -1].isna().any():
@@ -140,42 +139,33 @@ def _decoded_sample(file: Path, stream: BinaryIO) -> str:
     text = head.decode("utf-8-sig", "replace")
     if not text.strip():
         raise FileFormatError(f"{file} is empty: expected a table with at least one row")
-    blank = len(text) - len(text.lstrip(" \t\r\n"))
-    return text[max(text.rfind("\n", 0, blank), text.rfind("\r", 0, blank)) + 1 :]
+    return re.sub(r"\A(?:[ \t]*[\r\n])+", "", text)
 
 
-def _rows(text: str, separator: str) -> Iterator[list[str]]:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
-    try:
+def _rows(text: TextIO, separator: str) -> Iterator[list[str]]:
+    reader = csv.reader(text, delimiter=separator, skipinitialspace=True)
+    with suppress(csv.Error):  # pandas reports where
         yield from reader
-    except csv.Error:  # pandas reports where
-        return
 
 
 def _find_separator(text: str) -> str:
     """Choose the separator that gives the first rows the same and the largest number of cells."""
     best, most = ",", 1
     for separator in filter(text.__contains__, SEPARATORS):
-        widths = {len(row) for row in islice(_rows(text, separator), SAMPLE_ROWS) if row}
+        rows = islice(_rows(io.StringIO(text, newline=""), separator), SAMPLE_ROWS)
+        widths = {len(row) for row in rows if row}
         if len(widths) == 1 and max(widths) > most:
             best, most = separator, max(widths)
     return best if most > 1 else max(SEPARATORS, key=text.split("\n", 1)[0].count)
 
 
 def _looks_like_header(cells: list[str]) -> bool:
+    import pandas as pd
+
     plain = [cell.strip("'\" ") for cell in cells]
     plain = plain[1:] if len(plain) > 1 and not plain[0] else plain  # above pandas' row numbers
-    return len(set(plain)) == len(plain) and not any(
-        cell in ("", "?") or _is_number(cell) for cell in plain
-    )
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+    numbers = pd.to_numeric(pd.Series(plain, dtype=object), errors="coerce").notna().any()
+    return len(set(plain)) == len(plain) and not numbers and not {"", "?"} & set(plain)
 
 
 def _unique_names(cells: list[str]) -> list[str]:
@@ -193,24 +183,10 @@ def _unique_names(cells: list[str]) -> list[str]:
 def _check_row_lengths(file: Path, stream: BinaryIO, separator: str, columns: int) -> None:
     """Raise for the first row that is too short, which pandas fills with missing values."""
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="")
-    reader = csv.reader(text, delimiter=separator, skipinitialspace=True)
-    try:
-        for row in reader:
-            if len(row) < columns and any(map(str.strip, row)):
-                raise FileFormatError(
-                    f"{file}, line {reader.line_num}: {len(row)} cells, expected {columns}: leave "
-                    "missing cells empty, but keep their separators"
-                )
-    except csv.Error as error:
-        raise FileFormatError(f"{file}, line {reader.line_num + 1}: {error}") from None
+    for number, row in enumerate(_rows(text, separator), start=1):
+        if len(row) < columns and any(map(str.strip, row)):
+            raise FileFormatError(
+                f"{file}, row {number}: {len(row)} cells, expected {columns}: leave missing cells "
+                "empty, but keep their separators"
+            )
     text.detach()
-
-
-def _malformed(file: Path, error: Exception) -> FileFormatError:
-    if isinstance(error, UnicodeDecodeError):
-        found = hex(error.object[error.start])
-        return FileFormatError(f"{file} is not UTF-8 text (byte {found}): save it as UTF-8")
-    return FileFormatError(
-        f"{file} cannot be read as a table ({one_line(error)}): give every row and the header the "
-        "same number of cells, and quote cells that contain the separator"
-    )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,11 +47,17 @@ def find_column(names: list[str], target: str | int | bool) -> str:
     folded = {name.casefold(): name for name in reversed(names)}
     near = difflib.get_close_matches(str(target).casefold(), folded, n=1, cutoff=0.5)
     hint = f"did you mean {folded[near[0]]!r}? " if near else ""
-    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
     raise UnknownNameError(
         f'`target` = {target!r} is not a column: {hint}choose "last", a number from 1 to '
-        f"{len(names)}, or one of {', '.join(map(repr, names[:MAX_LISTED]))}{more}"
+        f"{len(names)}, or one of {listed(map(repr, names))}"
     )
+
+
+def listed(items: Iterable[str]) -> str:
+    """Join the first items, and add the number of further ones."""
+    every = list(items)
+    more = f" and {len(every) - MAX_LISTED} more" if len(every) > MAX_LISTED else ""
+    return ", ".join(every[:MAX_LISTED]) + more
 
 
 def two_classes(
@@ -60,7 +67,9 @@ def two_classes(
 
     There must be one other label, or with `against_rest` any number. Messages use `name`.
     """
-    missing = _missing(values)
+    import pandas as pd
+
+    missing = pd.isna(values)
     if missing.any():
         raise LabelError(
             f"{name} is missing in {int(missing.sum())} of {values.size} rows, first in row "
@@ -76,7 +85,7 @@ def two_classes(
         rest = "; to find one value among all others, use --positive VALUE --rest"
         raise LabelError(
             f"{name} has {len(counts)} value{'s' * (len(counts) != 1)}, a classifier needs two: "
-            f"{describe_counts(counts)}; is it the right column?{rest if len(counts) > 2 else ''}"
+            f"{_describe(counts)}; is it the right column?{rest if len(counts) > 2 else ''}"
         )
     # Of equally frequent labels, the one that sorts last: 1 rather than 0, "yes" rather than "no".
     rarer = min(reversed(counts), key=lambda label: counts[label])
@@ -93,21 +102,12 @@ def two_classes(
     return Labels(np.asarray(values == chosen, dtype=bool), chosen, other, counts)
 
 
-def check_positive_given(positive: Any, against_rest: bool) -> None:
-    """Raise ParameterError if --rest was given without --positive."""
-    if against_rest and positive is None:
-        raise ParameterError(
-            "--rest (`against_rest`) finds one label among all others: name it with --positive "
-            "VALUE (`positive`)"
-        )
-
-
 def same_label(one: Any, other: Any) -> bool:
     """Tell whether two labels are spellings of one: case, blanks and a final full stop aside."""
-    return normalize_label(one) == normalize_label(other)
+    return _normalize(one) == _normalize(other)
 
 
-def normalize_label(label: Any) -> str:
+def _normalize(label: Any) -> str:
     """Return the common form of all spellings of a label; 1, 1.0, +1 and True are one."""
     text = str(label).strip().rstrip(".").casefold()
     text = {"true": "1", "false": "0"}.get(text, text)
@@ -117,30 +117,17 @@ def normalize_label(label: Any) -> str:
         return text
 
 
-def describe_counts(counts: Mapping[Any, int]) -> str:
-    """List the first labels with their counts, and the number of further ones."""
-    shown = [f"{label!r} ({count})" for label, count in list(counts.items())[:MAX_LISTED]]
-    more = f" and {len(counts) - MAX_LISTED} more" if len(counts) > MAX_LISTED else ""
-    return ", ".join(shown) + more
-
-
-def _missing(values: NDArray[Any]) -> Mask:
-    if values.dtype.kind == "f":
-        return np.asarray(np.isnan(values), dtype=bool)
-    if values.dtype.kind == "O":  # None, NaN or pandas.NA: not equal to itself
-        return np.array([one is None or (one == one) is not True for one in values], bool)  # noqa: PLR0124
-    return np.zeros(values.size, bool)
+def _describe(counts: dict[Any, int]) -> str:
+    return listed(f"{label!r} ({count})" for label, count in counts.items())
 
 
 def _count(values: NDArray[Any]) -> dict[Any, int]:
+    """Count the labels, in rising order; as text if numbers and text are mixed."""
+    counts = Counter(values.tolist())
     try:
-        labels, counts = np.unique(values, return_counts=True)
-        return dict(zip(labels.tolist(), counts.tolist(), strict=True))
-    except TypeError:  # numbers and text in one column
-        found: dict[Any, int] = {}
-        for value in values.tolist():
-            found[value] = found.get(value, 0) + 1
-        return dict(sorted(found.items(), key=lambda item: str(item[0])))
+        return dict(sorted(counts.items()))
+    except TypeError:
+        return dict(sorted(counts.items(), key=lambda item: str(item[0])))
 
 
 def _choose(counts: dict[Any, int], positive: Any, name: str) -> Any:
@@ -157,6 +144,5 @@ def _choose(counts: dict[Any, int], positive: Any, name: str) -> Any:
     near = difflib.get_close_matches(str(positive), map(str, counts), n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise NoPositiveError(
-        f"`positive` = {positive!r} is not a value of {name}: {hint}it has "
-        f"{describe_counts(counts)}"
+        f"`positive` = {positive!r} is not a value of {name}: {hint}it has {_describe(counts)}"
     )

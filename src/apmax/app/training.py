@@ -19,7 +19,6 @@ from apmax.methods import METHODS
 from apmax.registry import Registry
 
 FOLDS = 5
-MAX_REST_LABELS = 100
 FITTED = ("coef_", "intercept_", "n_features_in_")
 """Attributes of a fitted linear classifier that predictions need."""
 
@@ -76,7 +75,7 @@ def train_model(
         positive,
         negative,
         dataset.target,
-        _rest_labels(dataset),
+        dataset.against_rest,
         facts,
     )
     found = [] if encoder is None else training_warnings(encoder, dataset.X)
@@ -94,10 +93,3 @@ def hold_out(dataset: Dataset, *, seed: int = 0) -> tuple[Dataset, Dataset]:
             raise ParameterError("a class has only one row: give --test data with both classes")
         test[rng.permutation(rows)[: max(1, round(0.2 * rows.size))]] = True
     return dataset.rows(~test), dataset.rows(test)
-
-
-def _rest_labels(dataset: Dataset) -> list[str] | None:
-    if not dataset.against_rest:
-        return None
-    others = [str(label) for label in dataset.counts if label != dataset.positive]
-    return others if len(others) <= MAX_REST_LABELS else []

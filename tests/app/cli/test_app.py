@@ -53,7 +53,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "no labels": ("train only-x.npz", "only-x.npz has no labels: store them with X"),
     "labels nowhere": ("train only-x.npz --target last", "store them as the array y"),
     "no model": ("evaluate loans.csv new-loans.csv", "not a model of apmax"),
-    "missing model": ("predict none.apmax new-loans.csv", "cannot read"),
+    "missing model": ("predict none.apmax new-loans.csv", "none.apmax: no such file"),
     "few positives": ("compare few.csv --target defaulted", "use more data"),
     "unknown output format": ("predict MODEL new-loans.csv --out p.xlsx", "must end with"),
     "missing column": ("predict MODEL short.csv", "no column 'city'"),

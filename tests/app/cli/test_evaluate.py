@@ -55,8 +55,6 @@ def test_predictions_as_csv_parquet_json_and_on_stdout(model: str) -> None:
     np.testing.assert_array_equal(predicted["label"] == "yes", predicted["probability"] >= 0.5)
     run("predict", model, "new-loans.csv", "--out", "p.parquet")
     pd.testing.assert_frame_equal(pd.read_parquet("p.parquet"), predicted)
-    run("predict", model, "new-loans.csv", "--out", "p.tsv")
-    pd.testing.assert_frame_equal(pd.read_csv("p.tsv", sep="\t"), predicted)
     assert as_json("predict", model, "new-loans.csv") == {
         **predicted.to_dict("list"),
         "warnings": [],

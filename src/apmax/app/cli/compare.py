@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,8 @@ from apmax.app.cli.options import Data, Positive, ReportFile, Rest, Seed, Target
 if TYPE_CHECKING:  # slow imports are left to the command
     from apmax.app.io import Dataset
     from apmax.app.leaderboard import Leaderboard, Run
+
+MODELS = 3
 
 
 def compare(
@@ -33,12 +36,8 @@ def compare(
     """
     console: Console = context.obj
     with console.errors():
-        import numpy as np
-
         from apmax.app.drift import training_warnings
         from apmax.app.features import TableEncoder
-        from apmax.app.leaderboard import Leaderboard, candidates
-        from apmax.app.leaderboard import compare as compare_models
 
         check_outputs(report, inputs=[data])
         dataset = load_training_data(data, target, positive, rest)
@@ -46,22 +45,50 @@ def compare(
         if dataset.is_table:
             notes = training_warnings(TableEncoder().fit(dataset.X), dataset.X)
         console.warn(notes)
-        runs: dict[str, list[Run]] = {name: [] for name in candidates(dataset)}
-        total = len(runs) * folds * repeats
-        with console.progress("comparing", total) as advance:
-            every = compare_models(dataset, folds=folds, repeats=repeats, seed=seed)
-            for done, run in enumerate(every, start=1):
-                runs[run.name].append(run)
-                mean = float(np.mean([one.ap for one in runs[run.name]]))
-                advance(run.name, done, total, mean)
-        ap = {name: np.array([run.ap for run in of]) for name, of in runs.items()}
-        leaderboard = Leaderboard(ap, test_fraction=1 / folds)
-        _show(console, leaderboard, f"{data.name}: test AP, {repeats} × {folds} folds", notes)
-        if report is not None:
-            _write_report(console, report, dataset, leaderboard, runs, folds, notes)
+        show_leaderboard(console, dataset, folds, repeats, seed, report, notes)
 
 
-def _show(console: Console, leaderboard: Leaderboard, title: str, notes: list[str]) -> None:
+def show_leaderboard(
+    console: Console,
+    dataset: Dataset,
+    folds: int,
+    repeats: int,
+    seed: int,
+    report: Path | None,
+    notes: Sequence[str] = (),
+) -> None:
+    """Cross-validate all models, print their leaderboard, and write a report."""
+    import numpy as np
+
+    from apmax.app.leaderboard import Leaderboard
+    from apmax.app.leaderboard import compare as compare_models
+    from apmax.app.report import Report, ScoredModel, write_report
+
+    runs: dict[str, list[Run]] = {}
+    total = MODELS * folds * repeats
+    with console.progress("comparing", total) as advance:
+        every = compare_models(dataset, folds=folds, repeats=repeats, seed=seed)
+        for done, run in enumerate(every, start=1):
+            runs.setdefault(run.name, []).append(run)
+            mean = float(np.mean([one.ap for one in runs[run.name]]))
+            advance(run.name, done, total, mean)
+    ap = {name: np.array([run.ap for run in of]) for name, of in runs.items()}
+    leaderboard = Leaderboard(ap, test_fraction=1 / folds)
+    title = f"{dataset.source.name}: test AP, {repeats} × {folds} folds"
+    _show(console, leaderboard, title, notes)
+    if report is not None:  # curves of the first cross-validation: every row scored once
+        y, results = dataset.labels(), []
+        for name, of in runs.items():
+            rows = np.concatenate([run.rows for run in of[:folds]])
+            scores = np.concatenate([run.scores for run in of[:folds]])
+            results.append(ScoredModel(name, y[rows], scores))
+        facts = {"curves": "one cross-validation; no model has seen the rows that it scores"}
+        name = dataset.source.name
+        write_report(Report(name, results, leaderboard, facts, command_line(), notes), report)
+        console.say(f"report → {report}")
+
+
+def _show(console: Console, leaderboard: Leaderboard, title: str, notes: Sequence[str]) -> None:
     table = make_table(title, "model", "AP", "± std", "difference", "± s.e.", "better")
     differences = leaderboard.differences()
     result: dict[str, Any] = {}
@@ -73,37 +100,6 @@ def _show(console: Console, leaderboard: Leaderboard, title: str, notes: list[st
             cells = [f"{one.mean:+.4f}", f"{one.standard_error:.4f}", f"{one.wins}/{one.folds}"]
             result[name]["difference"] = {**asdict(one), "verdict": one.sentence()}
         table.add_row(name, f"{mean:.4f}", f"{std:.4f}", *cells)
-    console.show({"models": result, "warnings": notes}, table)
+    console.show({"models": result, "warnings": list(notes)}, table)
     for one in differences.values():
         console.say(one.sentence())
-
-
-def _write_report(
-    console: Console,
-    path: Path,
-    dataset: Dataset,
-    leaderboard: Leaderboard,
-    runs: dict[str, list[Run]],
-    folds: int,
-    notes: list[str],
-) -> None:
-    """Write a report whose curves are of the first cross-validation: every row scored once."""
-    import numpy as np
-
-    from apmax.app.report import Report, ScoredModel, write_report
-
-    y, results = dataset.labels(), []
-    for name, of in runs.items():
-        rows = np.concatenate([run.rows for run in of[:folds]])
-        scores = np.concatenate([run.scores for run in of[:folds]])
-        results.append(ScoredModel(name, y[rows], scores))
-    facts = {
-        "data": dataset.source.name,
-        "rows": f"{y.size:,}",
-        "columns": f"{dataset.X.shape[1]:,}",
-        "positives": f"{int(y.sum()):,} ({y.mean():.2%})",
-        "curves": "all rows of one cross-validation, each scored by a model that has not seen it",
-    }
-    title = dataset.source.name
-    write_report(Report(title, results, leaderboard, facts, command_line(), notes), path)
-    console.say(f"report → {path}")

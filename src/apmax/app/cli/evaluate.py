@@ -6,27 +6,19 @@ from typing import Any
 
 import typer
 
+from apmax.app.cli import options
 from apmax.app.cli.console import Console, check_outputs, make_table
-from apmax.app.cli.options import (
-    Data,
-    ModelFile,
-    Positive,
-    ReportFile,
-    Rest,
-    Target,
-    load_labelled_data,
-)
 from apmax.app.cli.report import write_model_report
 
 
 def evaluate(
     context: typer.Context,
-    model: ModelFile,
-    data: Data,
-    target: Target = None,
-    positive: Positive = None,
-    rest: Rest = False,
-    report: ReportFile = None,
+    model: options.ModelFile,
+    data: options.Data,
+    target: options.Target = None,
+    positive: options.Positive = None,
+    rest: options.Rest = False,
+    report: options.ReportFile = None,
 ) -> None:
     """Print the average precision and operating points of a model on labelled data.
 
@@ -37,37 +29,26 @@ def evaluate(
         from scipy.special import expit
 
         from apmax import average_precision
-        from apmax.app.model import load_model
         from apmax.app.report.measures import operating_points
         from apmax.app.report.results import ScoredModel
 
         check_outputs(report, inputs=[model, data])
-        loaded = load_model(model)
-        dataset = load_labelled_data(loaded, data, target, positive, rest)
-        scores, y = loaded.log_odds(dataset.X), dataset.labels()
-        notes = loaded.warnings_for(dataset)
-        console.warn(notes)
-        ap = average_precision(y, scores)
+        scored = options.score_labelled_data(console, model, data, target, positive, rest)
+        y = scored.dataset.labels()
+        ap = average_precision(y, scored.log_odds)
         title = f"AP {ap:.4f} (random {y.mean():.4f}; {y.sum():,} positives in {y.size:,} rows)"
         table = make_table(title, "precision", "recall", "alerts per 1,000", "probability ≥")
         points: dict[str, Any] = {}
-        for precision, point in operating_points(ScoredModel("model", y, scores)).items():
-            points[str(precision)] = None
+        found = operating_points(ScoredModel("model", y, expit(scored.log_odds)))
+        for precision, point in found.items():
             cells = ["not reachable", "", ""]
             if point is not None:
-                probability = float(expit(point.threshold))
-                points[str(precision)] = {
-                    "precision": point.precision,
-                    "recall": point.recall,
-                    "alerts_per_1000": 1000 * point.alert_rate,
-                    "log_odds": point.threshold,
-                    "probability": probability,
-                }
-                alerts = f"{1000 * point.alert_rate:.1f}"
-                cells = [f"{point.recall:.1%}", alerts, f"{probability:.4f}"]
+                cells = [f"{point.recall:.1%}", f"{1000 * point.alert_rate:.1f}"]
+                cells.append(f"{point.threshold:.4f}")
+            points[str(precision)] = point and point._asdict()
             table.add_row(f"{precision:.0%}", *cells)
         counts = {"rows": int(y.size), "positives": int(y.sum()), "prevalence": float(y.mean())}
         result = {"average_precision": ap, **counts, "operating_points": points}
-        console.show({**result, "warnings": notes}, table)
+        console.show({**result, "warnings": scored.warnings}, table)
         if report is not None:
-            write_model_report(console, report, loaded, dataset, scores, notes)
+            write_model_report(console, report, scored)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from apmax.app.cli.console import Console
 from apmax.errors import ParameterError, UnknownNameError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # slow imports are left to the command
     from apmax.app.io import Dataset
     from apmax.app.model import Model
+    from apmax.validation import Floats
 
 Data = Annotated[
     Path,
@@ -31,47 +33,60 @@ Seed = Annotated[int, typer.Option(help="Random seed for batches and the train/t
 def load_training_data(data: Path, target: str | None, positive: str | None, rest: bool) -> Dataset:
     """Load a file whose labels must be known."""
     from apmax.app.io import load
+    from apmax.app.target import listed
 
     dataset = load(data, target=target, positive=positive, against_rest=rest)
     if dataset.y is not None:
         return dataset
     if not dataset.is_table:
         raise ParameterError(f"{data} has no labels: store them with X, as the array y")
-    names = list(dataset.X.columns)
-    listed = ", ".join([*names[:8], *(["…"] if len(names) > 8 else [])])
     raise ParameterError(
-        f"which column is the target? Use --target NAME ({listed}), --target last or a number"
+        "which column is the target? Use --target last, its number, or its name: "
+        f"{listed(dataset.X.columns)}"
     )
 
 
-def load_labelled_data(
-    model: Model, data: Path, target: str | None, positive: str | None, rest: bool
-) -> Dataset:
-    """Load a file to evaluate a model on, with the model's target and labels by default."""
+class Scored(NamedTuple):
+    """A model, labelled data, the log-odds of its rows, and warnings about them."""
+
+    model: Model
+    dataset: Dataset
+    log_odds: Floats
+    warnings: list[str]
+
+
+def score_labelled_data(
+    console: Console, model: Path, data: Path, target: str | None, positive: str | None, rest: bool
+) -> Scored:
+    """Apply a model to a file, with the target and labels of the model by default."""
     from apmax.app.io import load
+    from apmax.app.model import load_model
     from apmax.app.target import same_label
 
-    wanted, column = positive or model.positive, target or model.target
+    loaded = load_model(model)
+    wanted = positive or loaded.positive
     try:
         dataset = load(
             data,
-            target=column,
+            target=target or loaded.target,
             positive=wanted,
-            against_rest=rest or model.rest is not None,
-            text=model.text_columns(),
+            against_rest=rest or loaded.against_rest,
+            text=loaded.text_columns(),
         )
     except UnknownNameError:
         if target is not None:
             raise
         raise ParameterError(
-            f"{data} has no column {column!r}, the target of the model: name the column of the "
-            "labels with --target, or use `apmax predict` for data without labels"
+            f"{data} has no column {loaded.target!r}, the target of the model: name the column of "
+            "the labels with --target, or use `apmax predict` for data without labels"
         ) from None
     dataset.labels()
-    found = [label for label in dataset.counts if same_label(label, model.positive)]
-    if found and not same_label(wanted, model.positive):
+    found = [label for label in dataset.counts if same_label(label, loaded.positive)]
+    if found and not same_label(wanted, loaded.positive):
         raise ParameterError(
             f"`--positive` = {positive!r} is not what the model was trained for: it finds "
             f"{found[0]!r}"
         )
-    return dataset
+    notes = loaded.warnings_for(dataset)
+    console.warn(notes)
+    return Scored(loaded, dataset, loaded.log_odds(dataset.X), notes)

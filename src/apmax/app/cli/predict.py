@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,7 +12,7 @@ from apmax.app.cli.console import Console, check_outputs
 from apmax.app.cli.options import Data, ModelFile
 from apmax.errors import ParameterError
 
-SUFFIXES = (".csv", ".tsv", ".parquet")
+SUFFIXES = (".csv", ".parquet")
 
 
 def predict(
@@ -22,7 +21,7 @@ def predict(
     data: Data,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="CSV, TSV or Parquet file. Default: CSV to stdout."),
+        typer.Option("--out", "-o", help="CSV or Parquet file. Default: CSV to stdout."),
     ] = None,
 ) -> None:
     """Predict the probability of the positive label for every row of a file.
@@ -50,20 +49,12 @@ def predict(
         label = np.where(log_odds >= 0, loaded.positive, loaded.negative)
         frame = pd.DataFrame({"probability": expit(log_odds), "log_odds": log_odds, "label": label})
         if out is not None:
-            write_file(out, _to_bytes(frame, out))
+            parquet = out.suffix.lower() == ".parquet"
+            stored = frame.to_parquet(None, index=False) if parquet else frame.to_csv(index=False)
+            write_file(out, stored if parquet else stored.encode())
             console.show({"rows": len(frame), "out": str(out), "warnings": notes})
             console.say(f"{len(frame):,} row{'s' * (len(frame) != 1)} → {out}")
         elif console.as_json:
             console.show({**frame.to_dict("list"), "warnings": notes})
         else:
             frame.to_csv(sys.stdout, index=False)
-
-
-def _to_bytes(frame: Any, path: Path) -> bytes:
-    suffix = path.suffix.lower()
-    if suffix == ".parquet":
-        buffer = io.BytesIO()
-        frame.to_parquet(buffer, index=False)
-        return buffer.getvalue()
-    text: str = frame.to_csv(index=False, sep="\t" if suffix == ".tsv" else ",")
-    return text.encode()

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
+from apmax.app.cli import options
 from apmax.app.cli.console import Console, check_outputs, command_line
-from apmax.app.cli.options import Data, ModelFile, Positive, Rest, Target, load_labelled_data
-
-if TYPE_CHECKING:  # slow imports are left to the command
-    from apmax.app.io import Dataset
-    from apmax.app.model import Model
 
 
 def report(
     context: typer.Context,
-    model: ModelFile,
-    data: Data,
+    model: options.ModelFile,
+    data: options.Data,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path(
         "report.html"
     ),
-    target: Target = None,
-    positive: Positive = None,
-    rest: Rest = False,
+    target: options.Target = None,
+    positive: options.Positive = None,
+    rest: options.Rest = False,
 ) -> None:
     """Write a self-contained HTML report of a model on labelled data.
 
@@ -33,45 +28,31 @@ def report(
     """
     console: Console = context.obj
     with console.errors():
-        from apmax.app.model import load_model
-
         check_outputs(out, inputs=[model, data])
-        loaded = load_model(model)
-        dataset = load_labelled_data(loaded, data, target, positive, rest)
-        scores = loaded.log_odds(dataset.X)
-        notes = loaded.warnings_for(dataset)
-        console.warn(notes)
-        write_model_report(console, out, loaded, dataset, scores, notes)
-        console.show({"report": str(out), "warnings": notes})
+        scored = options.score_labelled_data(console, model, data, target, positive, rest)
+        write_model_report(console, out, scored)
+        console.show({"report": str(out), "warnings": scored.warnings})
 
 
 def write_model_report(
-    console: Console,
-    path: Path,
-    model: Model,
-    dataset: Dataset,
-    log_odds: Any,
-    warnings: Sequence[str] = (),
-    note: str = "",
+    console: Console, path: Path, scored: options.Scored, note: str = ""
 ) -> None:
-    """Write the report of a model on labelled rows."""
+    """Write the report of one model; `note` says where its scores come from."""
     from scipy.special import expit
 
     from apmax.app.report import Report, ScoredModel, write_report
 
-    y = dataset.labels()
-    scored = ScoredModel(
-        "apmax", y, expit(log_odds), model.strongest_features(dataset.X), per_deviation=True
-    )
+    model, dataset = scored.model, scored.dataset
+    effects = model.strongest_features(dataset.X)
+    result = ScoredModel("apmax", dataset.labels(), expit(scored.log_odds), effects)
+    name = dataset.source.name
     facts = {
-        "data": dataset.source.name,
-        "rows": f"{y.size:,}",
-        "positives": f"{int(y.sum()):,} ({y.mean():.2%}), {model.positive!r}",
-        "features": f"{model.coef.size:,}",
+        "data": name,
+        "positive label": model.positive,
         "solver": str(model.facts.get("solver", "")),
         "training rows": str(model.facts.get("rows", "unknown")),
+        "features": f"{model.coef.size:,}",
         **({"scores": note} if note else {}),
     }
-    page = Report(dataset.source.name, [scored], None, facts, command_line(), warnings)
-    write_report(page, path)
+    write_report(Report(name, [result], None, facts, command_line(), scored.warnings), path)
     console.say(f"report → {path}")

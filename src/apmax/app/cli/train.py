@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from apmax.app import cli
+from apmax.app.cli import options
 from apmax.app.cli.console import Console, check_outputs, command_line, make_table
-from apmax.app.cli.options import Data, Positive, ReportFile, Rest, Seed, Target, load_training_data
 from apmax.app.cli.report import write_model_report
 
 if TYPE_CHECKING:  # slow imports are left to the command
@@ -21,13 +21,13 @@ if TYPE_CHECKING:  # slow imports are left to the command
 
 def train(
     context: typer.Context,
-    data: Data,
-    target: Target = None,
+    data: options.Data,
+    target: options.Target = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write.")] = Path(
         "model.apmax"
     ),
-    positive: Positive = None,
-    rest: Rest = False,
+    positive: options.Positive = None,
+    rest: options.Rest = False,
     test: Annotated[
         Path | None, typer.Option(help="Test data. Default: hold out a fifth of the rows.")
     ] = None,
@@ -35,8 +35,8 @@ def train(
         str,
         typer.Option(help='"cv" tunes by cross-validation; "lbfgs"; or a stochastic method.'),
     ] = "cv",
-    report: ReportFile = None,
-    seed: Seed = 0,
+    report: options.ReportFile = None,
+    seed: options.Seed = 0,
 ) -> None:
     """Train a model on a data file and write it to a model file.
 
@@ -51,7 +51,7 @@ def train(
         from apmax.app.training import hold_out
 
         check_outputs(out, report, inputs=[data, test])
-        dataset = load_training_data(data, target, positive, rest)
+        dataset = options.load_training_data(data, target, positive, rest)
         learnt, tested = (
             (dataset, _load_test(dataset, test)) if test else hold_out(dataset, seed=seed)
         )
@@ -79,7 +79,8 @@ def train(
         _show(console, trained, tested, out, time.perf_counter() - start, notes)
         if report is not None:
             note = "" if test else f"from a model of {learnt.X.shape[0]:,} rows; the file has all"
-            write_model_report(console, report, tested_model, tested, scores, notes, note)
+            scored = options.Scored(tested_model, tested, scores, notes)
+            write_model_report(console, report, scored, note)
         if stopped:
             console.stop()
 
@@ -128,6 +129,5 @@ def _show(
     labels = {"positive": model.positive, "negative": model.negative}
     result = {"model": str(out), "seconds": seconds, **labels, **facts}
     console.show({**result, "strongest_features": strongest, "warnings": notes}, table)
-    rest = f" ({', '.join(map(repr, model.rest[:5]))})" if model.rest else ""
     ending = f"; {trained.message}" if trained.message else ""
-    console.say(f"positive: {model.positive!r}, negative: {model.negative!r}{rest}{ending}")
+    console.say(f"positive: {model.positive!r}, negative: {model.negative!r}{ending}")

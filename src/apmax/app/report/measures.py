@@ -111,14 +111,18 @@ def bootstrap_band(result: ScoredModel, *, resamples: int = RESAMPLES, seed: int
     edges = np.unique(result.scores[result.y])
     if edges.size > MAX_BINS:
         edges = edges[np.linspace(0, edges.size - 1, MAX_BINS).round().astype(np.int64)]
-    positives = _bin_counts(result.scores[result.y], edges)[1:]
-    negatives = _bin_counts(result.scores[~result.y], edges)
-    recall = np.linspace(0, 1, 101)[1:]
-    curve, _ = _curves(positives[None], negatives[None, 1:], recall)
-    rng = np.random.default_rng(seed)
-    drawn, drawn_ap = _curves(
-        _resample(rng, positives, resamples), _resample(rng, negatives, resamples)[:, 1:], recall
+    bins = [-np.inf, *edges, np.inf]
+    positives, negatives = (
+        np.histogram(result.scores[of], bins)[0] for of in (result.y, ~result.y)
     )
+    recall = np.linspace(0, 1, 101)[1:]
+    curve, _ = _curves(positives[None], negatives[None], recall)
+    rng = np.random.default_rng(seed)
+    resampled = [
+        rng.multinomial(counts.sum(), counts / max(counts.sum(), 1), resamples)
+        for counts in (positives, negatives)
+    ]
+    drawn, drawn_ap = _curves(resampled[0], resampled[1], recall)
     tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
     low, high = np.quantile(drawn, tails, axis=0)
     ap_low, ap_high = np.quantile(drawn_ap, tails)
@@ -127,20 +131,7 @@ def bootstrap_band(result: ScoredModel, *, resamples: int = RESAMPLES, seed: int
     return Band(recall, curve[0], low, high, ap, min(float(ap_low), ap), max(float(ap_high), ap))
 
 
-def _bin_counts(scores: Floats, edges: Floats) -> Floats:
-    """Count the scores below all edges, and from each edge up to the next."""
-    reached = np.searchsorted(edges, scores, side="right")
-    return np.bincount(reached, minlength=edges.size + 1).astype(np.float64)
-
-
-def _resample(rng: np.random.Generator, counts: Floats, resamples: int) -> Floats:
-    total = int(counts.sum())
-    if total == 0:
-        return np.zeros((resamples, counts.size))
-    return rng.multinomial(total, counts / total, size=resamples).astype(np.float64)
-
-
-def _curves(positives: Floats, negatives: Floats, recall: Floats) -> tuple[Floats, Floats]:
+def _curves(positives: Counts, negatives: Counts, recall: Floats) -> tuple[Floats, Floats]:
     """Return precision at each recall, and AP, for each row of counts between edges."""
     true = np.cumsum(positives[:, ::-1], axis=1)
     alerts = true + np.cumsum(negatives[:, ::-1], axis=1)
@@ -165,16 +156,17 @@ class Reliability:
 
 def reliability(result: ScoredModel, bins: int = 10) -> Reliability:
     """Bin the rows by quantiles of their probability; ties share a bin."""
+    import pandas as pd
+    from scipy.stats import binomtest
+
     p = result.probabilities
     edges = np.unique(np.quantile(p, np.linspace(0, 1, bins + 1)[1:-1]))
-    where = np.searchsorted(edges, p, side="right")
-    rows = np.bincount(where, minlength=edges.size + 1)
-    filled = rows > 0
-    positives = np.bincount(where, result.y, minlength=edges.size + 1)[filled].astype(np.int64)
-    sums = np.bincount(where, p, minlength=edges.size + 1)[filled]
-    rows = rows[filled]
-    z, share = 1.959964, positives / rows
-    centre = (share + z**2 / (2 * rows)) / (1 + z**2 / rows)
-    half = z * np.sqrt(share * (1 - share) / rows + z**2 / (4 * rows**2)) / (1 + z**2 / rows)
-    low, high = np.clip(centre - half, 0, 1), np.clip(centre + half, 0, 1)
-    return Reliability(sums / rows, share, low, high, rows, positives)
+    frame = pd.DataFrame({"predicted": p, "observed": result.y, "positives": result.y, "rows": 1})
+    table = frame.groupby(np.searchsorted(edges, p, side="right")).agg(
+        {"predicted": "mean", "observed": "mean", "positives": "sum", "rows": "sum"}
+    )
+    counts = table[["positives", "rows"]].itertuples(index=False)
+    intervals = [binomtest(k, n).proportion_ci(method="wilson") for k, n in counts]
+    low, high = np.array(intervals).T
+    columns = {name: table[name].to_numpy() for name in table}
+    return Reliability(low=low, high=high, **columns)

@@ -14,7 +14,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from apmax._version import __version__
-from apmax.app.files import make_folder, write_file
+from apmax.app.files import write_file
 from apmax.app.report.measures import (
     RESAMPLES,
     Alerts,
@@ -57,7 +57,7 @@ def write_report(report: Report, path: str | os.PathLike[str]) -> Path:
     replaced atomically.
     """
     target, page = Path(path), render(report)
-    make_folder(target.parent)
+    target.parent.mkdir(parents=True, exist_ok=True)
     write_file(target, page.encode())
     return target
 
@@ -125,8 +125,8 @@ def _slider_data(model: Measured) -> dict[str, Any]:
 
 def _bars(result: ScoredModel) -> list[tuple[str, float, float]]:
     """Return the largest weights with the lengths of their bars in percent."""
-    largest = sorted(result.coefficients, key=lambda pair: -abs(pair[1]))[:MAX_COEFFICIENTS]
-    size = max((abs(weight) for _, weight in largest), default=0.0) or 1.0
+    size = max(abs(weight) for _, weight in result.coefficients) or 1.0
+    largest = result.coefficients[:MAX_COEFFICIENTS]
     return [(name, weight, 50 * abs(weight) / size) for name, weight in largest if weight]
 
 

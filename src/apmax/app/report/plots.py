@@ -1,36 +1,31 @@
 """The curves of the report as matplotlib plots, without pyplot's global state.
 
-Each function draws on the given Axes, or on a new figure, and returns the Axes:
-``plot_precision_recall(results).figure.savefig("curve.pdf")``.
+To save one: ``plot_precision_recall(results).figure.savefig("curve.pdf")``.
 """
 
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from apmax.app.files import make_folder, write_file
 from apmax.app.report.measures import bootstrap_band, count_alerts, reliability
-from apmax.app.report.results import Report, ScoredModel
-from apmax.errors import MissingExtraError
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from apmax.app.report.results import ScoredModel
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
 AXES_BOX = (0.11, 0.12, 0.86, 0.85)
-"""Left, bottom, width and height of the axes in an SVG figure."""
+"""Left, bottom, width and height of the axes in a figure."""
 STYLES = ("solid", "dashed", "dotted", "dashdot", (0, (5, 2)), (0, (8, 3)), (0, (1, 1)))
 
 
-def plot_precision_recall(results: Sequence[ScoredModel], axes: Axes | None = None) -> Axes:
+def plot_precision_recall(results: Sequence[ScoredModel]) -> Axes:
     """Plot precision against recall with 95 % bootstrap bands."""
-    axes = _axes(axes)
+    axes = _new_axes()
     axes.axhline(results[0].prevalence, color="0.5", linewidth=0.8, linestyle=":")
     for k, result in enumerate(results):
         alerts, band, style = count_alerts(result), bootstrap_band(result), _style(k)
@@ -45,9 +40,9 @@ def plot_precision_recall(results: Sequence[ScoredModel], axes: Axes | None = No
     return _finish(axes)
 
 
-def plot_calibration(results: Sequence[ScoredModel], axes: Axes | None = None) -> Axes:
+def plot_calibration(results: Sequence[ScoredModel]) -> Axes:
     """Plot the share of positives against the mean probability in quantile bins."""
-    axes = _axes(axes)
+    axes = _new_axes()
     axes.plot([0, 1], [0, 1], color="0.5", linewidth=0.8, linestyle=":")
     high = 0.0
     for k, result in enumerate(results):
@@ -64,29 +59,10 @@ def plot_calibration(results: Sequence[ScoredModel], axes: Axes | None = None) -
     return _finish(axes)
 
 
-def save_plots(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
-    """Write both plots as PNG and SVG files and return their paths."""
-    make_folder(Path(folder))
-    plots = {"precision-recall": plot_precision_recall, "calibration": plot_calibration}
-    written = []
-    for name, plot in plots.items():
-        figure: Any = plot(report.results).figure
-        for kind in ("png", "svg"):
-            file, drawn = Path(folder) / f"{name}.{kind}", io.BytesIO()
-            figure.savefig(drawn, format=kind, dpi=200)
-            write_file(file, drawn.getvalue())
-            written.append(file)
-    return written
-
-
 def to_svg(axes: Axes, prefix: str) -> str:
     """Return the figure as SVG markup for an HTML page, with `prefix` before all ids."""
-    import matplotlib as mpl
-
     drawn = io.StringIO()
     figure: Any = axes.figure
-    figure.set_layout_engine("none")
-    axes.set_position(AXES_BOX)  # which report.css lays the marker over
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "apmax"}):
         figure.savefig(drawn, format="svg", transparent=True, metadata={"Date": None})
     text = drawn.getvalue()
@@ -95,14 +71,10 @@ def to_svg(axes: Axes, prefix: str) -> str:
     return text[text.index("<svg") :]
 
 
-def _axes(axes: Axes | None) -> Axes:
-    if axes is not None:
-        return axes
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("plots need matplotlib: pip install 'apmax[app]'") from error
-    return Figure(figsize=(6, 4.5), layout="constrained").subplots()
+def _new_axes() -> Axes:
+    axes = Figure(figsize=(6, 4.5)).subplots()
+    axes.set_position(AXES_BOX)  # which report.css lays the marker over
+    return axes
 
 
 def _style(series: int) -> dict[str, Any]:

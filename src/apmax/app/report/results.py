@@ -25,16 +25,13 @@ class ScoredModel:
     scores : array of float
         Probabilities if all lie within [0, 1], and log-odds otherwise.
     coefficients : sequence of (str, float), optional
-        Features and weights of a linear model, largest first.
-    per_deviation : bool
-        Whether these weights are per standard deviation of their features.
+        Features of a linear model and their weights per standard deviation, largest first.
     """
 
     name: str
     y: Mask
     scores: Floats
     coefficients: Sequence[tuple[str, float]] = ()
-    per_deviation: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "y", check_labels(self.y))
