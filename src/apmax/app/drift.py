@@ -22,9 +22,9 @@ MAX_UNKNOWN = 0.5
 
 def training_warnings(encoder: TableEncoder, frame: Any) -> list[str]:
     """Describe the columns of the training table that are not fully used."""
-    found = []
+    found, columns = [], {str(name): frame[name] for name in frame.columns}
     for name, kind in encoder.kinds_.items():
-        known = frame[name].dropna()
+        known = columns[name].dropna()
         if kind == CATEGORY and not encoder.known_categories(name):
             found.append(
                 f"{name!r} is text whose values hardly ever repeat, and is not used; if it holds "
@@ -41,9 +41,9 @@ def drift_warnings(encoder: TableEncoder, frame: Any) -> list[str]:
     Reported are columns that are empty but never were in training, values that are not numbers
     or dates as in training, mostly new categories, and numbers that suggest another unit.
     """
-    found = []
+    found, columns = [], {str(name): frame[name] for name in frame.columns}
     for name, kind in encoder.kinds_.items() if len(frame) else ():
-        known = frame[name].dropna()
+        known = columns[name].dropna()
         if kind == NUMBER:
             known = known[np.isfinite(to_numbers(known)) | ~means_missing(known)]
         if not len(known) and not encoder.had_missing(name):
