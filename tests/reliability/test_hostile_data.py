@@ -13,11 +13,11 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
-from tests.reliability.layouts import RNG, N, S, Y, array_bytes, assert_close, read_only
 
 from apmax import APClassifier, APClassifierCV, StochasticAPClassifier
 from apmax.app.io import Dataset
 from apmax.app.training import train_model
+from tests.reliability.layouts import RNG, N, S, Y, array_bytes, assert_close, read_only
 
 X = RNG.normal(size=(N, 4)) + Y[:, None] * [1.0, 0.5, 0.0, 0.0]
 X[RNG.random(X.shape) < 0.3] = 0.0

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from tests.oracle.equations import average_precision as equation_1
-from tests.reliability.layouts import LAYOUTS, N, S, Y, array_bytes, assert_close
 
 from apmax import average_precision, operating_point, precision_recall_curve, surrogate_ap
 from apmax.app.report import Report, ScoredModel, write_report
 from apmax.app.report.measures import bootstrap_band, count_alerts, operating_points, reliability
 from apmax.errors import ApmaxError, NonFiniteError
+from tests.oracle.equations import average_precision as equation_1
+from tests.reliability.layouts import LAYOUTS, N, S, Y, array_bytes, assert_close
 
 
 def objective(y: Any, s: Any, surrogate: str, gamma: float) -> tuple[float, Any]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.reliability.layouts import N, S, Y
 
 from apmax.torch import (
     ADAP,
@@ -19,6 +18,7 @@ from apmax.torch import (
     FastAPLoss,
     SmoothAPLoss,
 )
+from tests.reliability.layouts import N, S, Y
 
 LOSSES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "APLoss": lambda s: APLoss(Y)(s, torch.arange(N)),

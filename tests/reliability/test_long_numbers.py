@@ -14,8 +14,7 @@ from scipy.special import expit
 from apmax import surrogate_ap
 from apmax.linear.design import Design
 from apmax.linear.stochastic import StochasticRun
-from apmax.methods import resolve_method
-from apmax.methods import RandomizedCoordinate
+from apmax.methods import RandomizedCoordinate, resolve_method
 from apmax.objective.outer import Box
 from apmax.objective.surrogates import SQUARED_HINGE
 from apmax.torch import APLoss, CompositionalLoss
