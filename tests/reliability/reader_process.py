@@ -112,7 +112,8 @@ def main() -> None:
     folder, jobs = Path(sys.argv[1]), json.loads(sys.argv[2])
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends the process even in compiled code
-    for name in {job.get("format") for job in jobs if "format" in job} or FORMATS:
+    plain = ["libsvm", "csv", "parquet", "npz"]
+    for name in [job["format"] for job in jobs if "format" in job] or plain:
         for content in FORMATS[name].valid():  # also loads modules and kernels, by pickle
             path = folder / f"valid{FORMATS[name].suffix}"
             path.write_bytes(content)

@@ -11,7 +11,7 @@ import re
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -82,26 +82,13 @@ def xz_with_4_gb_dictionary() -> bytes:
     return bytes(content)
 
 
-def parquet_of_equal_rows() -> bytes:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+class HostileFile(NamedTuple):
+    """Suffix, megabytes that reading may take, how the answer begins, and the content."""
 
-    stream = io.BytesIO()
-    table = pa.table({"x": np.zeros(MB), "y": np.zeros(MB)})
-    with pq.ParquetWriter(stream, table.schema, compression="zstd") as writer:
-        for _ in range(5):
-            writer.write_table(table, row_group_size=MB)
-    return stream.getvalue()
-
-
-class HostileFile:
-    """A file by its suffix, the memory that reading may take, and how the answer begins."""
-
-    def __init__(
-        self, suffix: str, megabytes: int, answer: str, content: Callable[[int], bytes]
-    ) -> None:
-        self.suffix, self.megabytes, self.answer = suffix, megabytes, answer
-        self.content = content
+    suffix: str
+    megabytes: int
+    answer: str
+    content: Callable[[int], bytes]
 
 
 ROWS, TABLE = b"1 1:1\n" * 200_000, b"1,2\n" * 300_000
@@ -111,9 +98,6 @@ HOSTILE: dict[str, HostileFile] = {
     "one long number": HostileFile("svm", 64, "FileFormatError|read", lambda size: b"1" * size),
     "blank lines": HostileFile("svm", 64, f"{REFUSED}.*empty", lambda size: b"\n" * size),
     "10^12 claimed rows": HostileFile("npz", 64, "FileError", lambda _: npz(npy((10**12, 1), b""))),
-    "a deflated 40 MB": HostileFile(
-        "npz", 64, f"{REFUSED}.*claims 40 MB", lambda _: npz(npy((5 * MB, 1), bytes(40 * MB)))
-    ),
     "objects": HostileFile("npz", 64, REFUSED, lambda _: npz(npy((1, 1), b"cos\nsystem\n.", "|O"))),
     "a header of 2 GB": HostileFile(
         "npz", 64, REFUSED, lambda _: npz(b"\x93NUMPY\2\0\xff\xff\xff\x7f")
@@ -132,9 +116,6 @@ HOSTILE: dict[str, HostileFile] = {
     ),
     "an xz dictionary of 4 GB": HostileFile(
         "svm.xz", 64, "FileFormatError|FileError", lambda _: xz_with_4_gb_dictionary()
-    ),
-    "5 million equal rows": HostileFile(
-        "parquet", 100, f"{REFUSED}.*claims 5242880 rows", lambda _: parquet_of_equal_rows()
     ),
     "one long line": HostileFile("csv", 64, "FileFormatError|read", lambda size: b"x" * size),
     "one long cell": HostileFile(

@@ -16,7 +16,6 @@ import pytest
 from typer.testing import CliRunner
 
 from apmax.app.cli.app import app
-from apmax.app.model import load_model
 from apmax.errors import FileError
 from experiments.store import Store, Unit
 
@@ -122,13 +121,26 @@ def test_kernels_that_cannot_be_cached_still_run(tmp_path: Path) -> None:
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_two_trainings_to_one_path_leave_one_complete_model(data: Path, tmp_path: Path) -> None:
-    out, solvers = tmp_path / "model", ("lbfgs", "soap-adam")
-    command = [sys.executable, "-m", "apmax", "--quiet", *map(str, train(data, out))]
-    both = [subprocess.Popen([*command, "--solver", solver]) for solver in solvers]
-    assert [process.wait() for process in both] == [0, 0]
-    assert load_model(out).facts["solver"] in solvers
-    assert list(tmp_path.iterdir()) == [out]
+WRITE_OFTEN = """
+import sys
+from pathlib import Path
+from apmax.app.files import write_file
+for _ in range(200):
+    write_file(Path(sys.argv[1]), sys.argv[2].encode() * 100_000)
+"""
+
+
+def test_two_writers_of_one_path_leave_complete_files_at_every_moment(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"a" * 100_000)
+    command = [sys.executable, "-c", WRITE_OFTEN, str(path)]
+    both = [subprocess.Popen([*command, letter]) for letter in "ab"]
+    seen = set()
+    while any(process.poll() is None for process in both):
+        seen.add(path.read_bytes())
+    assert seen <= {b"a" * 100_000, b"b" * 100_000}
+    assert [process.returncode for process in both] == [0, 0]
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def square(number: int) -> int:

@@ -93,6 +93,7 @@ def processes_of(session: int) -> list[int]:
     return found
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_no_worker_outlives_experiments_that_were_killed(tmp_path: Path) -> None:
     (tmp_path / "workers.py").write_text(WORKERS)
