@@ -53,26 +53,16 @@ def torch_training() -> Work:
     return Work(lambda folder: train(folder, 100), load, result, warm_up_in_fork=True)
 
 
-def grid_cell(method: str, repeat: int) -> list[float]:
-    """Return the test AP of a few settings of the paper's grid on small data."""
-    from apmax.methods import METHODS
-    from experiments.datasets import PaperSet
-    from experiments.linear.grid import ap_of, settings_of, train
-
-    rng = np.random.default_rng(repeat)
-    X = rng.random((2000, 8))
-    y = X[:, 0] + 0.3 * rng.normal(size=2000) > 1.1
-    data = PaperSet(X=X[::2], y=y[::2], X_test=X[1::2], y_test=y[1::2])
-    settings = settings_of(METHODS[method])[::10]
-    return [ap_of(X[1::2], y[1::2], train(data, method, one, repeat)) for one in settings]
+def singular_value(size: int) -> float:
+    """Return a result that takes some milliseconds."""
+    return float(np.linalg.norm(np.random.default_rng(size).random((size, size)), 2))
 
 
 def experiments_store() -> Work:
-    """A small Table 3."""
-    from experiments.linear.grid import PAPER_METHODS
+    """Results of `python -m experiments`."""
     from experiments.store import Store, Unit, write
 
-    units = [Unit(grid_cell, (method, repeat)) for method in PAPER_METHODS for repeat in range(3)]
+    units = [Unit(singular_value, (size,)) for size in range(150, 190)]
 
     def run(folder: Path) -> None:
         found = {unit.name: result for unit, result in Store(folder).results(units, jobs=1)}

@@ -49,13 +49,6 @@ def repeat(rng: Random, content: bytes) -> bytes:
     return content[:end] + content[begin:end] * rng.choice([1, 2, 50]) + content[end:]
 
 
-def move(rng: Random, content: bytes) -> bytes:
-    """Copy a chunk over another place."""
-    begin, end = _span(rng, content)
-    at = rng.randrange(len(content))
-    return content[:at] + content[begin:end] + content[at + end - begin :]
-
-
 def change_number(rng: Random, content: bytes) -> bytes:
     """Replace numbers by other text."""
     found = list(_NUMBER.finditer(content))
@@ -65,15 +58,6 @@ def change_number(rng: Random, content: bytes) -> bytes:
                         key=lambda one: one.start()):  # fmt: skip
         content = content[: match.start()] + rng.choice(TOKENS) + content[match.end() :]
     return content
-
-
-def change_digits(rng: Random, content: bytes) -> bytes:
-    """Replace digits by other digits."""
-    changed = bytearray(content)
-    for match in _NUMBER.finditer(content):
-        if rng.random() < 0.2:
-            changed[rng.randrange(match.start(), match.end())] = rng.choice(b"0123456789")
-    return bytes(changed)
 
 
 def insert(rng: Random, content: bytes) -> bytes:
@@ -91,7 +75,7 @@ def overwrite(rng: Random, content: bytes) -> bytes:
 
 
 MUTATIONS: list[Callable[[Random, bytes], bytes]] = [
-    flip_bits, cut, remove, repeat, move, change_number, change_digits, insert, overwrite,
+    flip_bits, cut, remove, repeat, change_number, insert, overwrite,
 ]  # fmt: skip
 
 

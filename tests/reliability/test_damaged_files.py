@@ -6,7 +6,6 @@ import bz2
 import gzip
 import io
 import lzma
-import os
 import re
 import zlib
 from collections.abc import Callable
@@ -17,13 +16,11 @@ import numpy as np
 import pytest
 
 from apmax import APClassifier, StochasticAPClassifier
-from apmax.app.io import load
-from apmax.app.model import load_model
-from apmax.errors import FileError, ModelFileError, ShapeError
+from apmax.errors import ShapeError
 from tests.reliability.formats import FORMATS, make_zip
 from tests.reliability.reader_process import run_jobs
 
-SHORT = dict.fromkeys(FORMATS, 30)
+SHORT = dict.fromkeys(FORMATS, 60)
 LONG = {
     "libsvm": 45_000, "libsvm.gz": 30_000, "libsvm.bz2": 20_000, "libsvm.xz": 20_000, "csv": 8_000,
     "txt": 4_000, "csv.gz": 4_000, "parquet": 10_000, "feather": 10_000, "npz": 39_000,
@@ -53,7 +50,7 @@ def assert_read_or_refused(answers: list[dict[str, Any]], files: int) -> None:
 
 
 def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
-    assert_read_or_refused(run_jobs(tmp_path, jobs(SHORT)), 30 * len(FORMATS))
+    assert_read_or_refused(run_jobs(tmp_path, jobs(SHORT)), 60 * len(FORMATS))
 
 
 @pytest.mark.soak
@@ -99,20 +96,11 @@ HOSTILE: dict[str, HostileFile] = {
     "blank lines": HostileFile("svm", 64, f"{REFUSED}.*empty", lambda size: b"\n" * size),
     "10^12 claimed rows": HostileFile("npz", 64, "FileError", lambda _: npz(npy((10**12, 1), b""))),
     "objects": HostileFile("npz", 64, REFUSED, lambda _: npz(npy((1, 1), b"cos\nsystem\n.", "|O"))),
-    "a header of 2 GB": HostileFile(
-        "npz", 64, REFUSED, lambda _: npz(b"\x93NUMPY\2\0\xff\xff\xff\x7f")
-    ),
-    "a nested header": HostileFile(
-        "npz", 64, REFUSED, lambda _: npz(b"\x93NUMPY\1\0\xff\xf0" + b"(" * 0xF0FF)
-    ),
     "a gzip bomb": HostileFile(
         "svm.gz", 200, f"{REFUSED}.*times its size", lambda _: gzip.compress(ROWS) * 36
     ),
     "a bzip2 bomb": HostileFile(
         "csv.bz2", 200, f"{REFUSED}.*times its size", lambda _: bz2.compress(TABLE) * 36
-    ),
-    "an xz bomb": HostileFile(
-        "csv.xz", 200, REFUSED, lambda _: lzma.compress(b"1" * MB, preset=0) * 40
     ),
     "an xz dictionary of 4 GB": HostileFile(
         "svm.xz", 64, "FileFormatError|FileError", lambda _: xz_with_4_gb_dictionary()
@@ -125,7 +113,6 @@ HOSTILE: dict[str, HostileFile] = {
     "a million columns": HostileFile(
         "csv", 600, f"{REFUSED}.*cells", lambda _: b",".join(b"c%d" % k for k in range(MB))
     ),
-    "only quotes": HostileFile("csv", 64, "FileFormatError|read", lambda size: b'"' * size),
     "only separators": HostileFile("csv", 600, REFUSED, lambda _: b"a,b\n" + b"," * 100_000),
 }
 
@@ -142,17 +129,6 @@ def test_hostile_files_take_time_and_memory_in_proportion_to_their_size(
     answers = dict(zip(HOSTILE, run_jobs(tmp_path, orders), strict=True))
     wrong = {k: v for k, v in answers.items() if not re.match(HOSTILE[k].answer, str(v))}
     assert wrong == {}
-
-
-@pytest.mark.parametrize("reader", [load, load_model], ids=["load", "load_model"])
-def test_folders_pipes_devices_and_loops_are_refused(
-    reader: Callable[[Path], Any], tmp_path: Path
-) -> None:
-    os.mkfifo(tmp_path / "pipe.csv")
-    (tmp_path / "loop.csv").symlink_to("loop.csv")
-    for path in (tmp_path, tmp_path / "pipe.csv", tmp_path / "loop.csv", Path("/dev/zero")):
-        with pytest.raises((FileError, ModelFileError)):
-            reader(path)
 
 
 @pytest.mark.parametrize("estimator", [APClassifier(), StochasticAPClassifier()], ids=str)

@@ -8,7 +8,6 @@ import io
 import json
 import os
 import pickle
-import struct
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
@@ -163,12 +162,6 @@ def test_other_member_names_are_refused_and_nothing_is_extracted(name: str, tmp_
     assert [path.name for path in tmp_path.iterdir()] == ["model.apmax"]
 
 
-def with_claimed_size(content: bytes, size: int) -> bytes:
-    """Return an archive whose directory claims another size for its first member."""
-    at = content.index(b"PK\1\2") + 20
-    return content[:at] + struct.pack("<II", size, size) + content[at + 8 :]
-
-
 def overlapping(content: bytes) -> bytes:
     """Return an archive in which all members point to the data of the first one."""
     changed, at = bytearray(content), content.find(b"PK\1\2")
@@ -183,7 +176,6 @@ BOMBS: dict[str, Callable[[], bytes]] = {
         members(lambda m: m.update({"99.npy": bytes(1 << 24)})), zipfile.ZIP_DEFLATED
     ),
     "bzip2": lambda: make_zip(members(lambda m: None), zipfile.ZIP_BZIP2),
-    "a claimed size of 4 GB": lambda: with_claimed_size(model_seeds()[0], 0xFFFFFFF0),
     "overlapping members": lambda: overlapping(model_seeds()[0]),
     "an array that claims 10^12 rows": lambda: make_zip(
         members(lambda m: m.update({array_in(m): m[array_in(m)].replace(b"(", b"(999999999999, ")}))
@@ -197,12 +189,6 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize("name", BOMBS)
 def test_archives_that_expand_or_nest_are_refused(name: str, tmp_path: Path) -> None:
     assert_refused(BOMBS[name](), tmp_path)
-
-
-def test_every_truncation_is_refused(tmp_path: Path) -> None:
-    content = model_seeds()[1]
-    for end in range(0, len(content), max(1, len(content) // 150)):
-        assert_refused(content[:end], tmp_path)
 
 
 def test_arrays_of_another_shape_or_type_are_refused_or_give_finite_scores(tmp_path: Path) -> None:

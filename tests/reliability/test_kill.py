@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -32,7 +31,7 @@ def killed(name: str, folder: Path, kills: int) -> dict[str, int]:
     return found
 
 
-@pytest.mark.parametrize("name", WORK)
+@pytest.mark.parametrize("name", ["experiments", "train"])  # torch: tests/torch/test_processes.py
 def test_work_killed_three_times_ends_with_the_same_bits(name: str, tmp_path: Path) -> None:
     assert killed(name, tmp_path, 3)["killed"] == 3
 
@@ -64,54 +63,3 @@ def test_the_next_writer_removes_the_temporary_file_of_a_killed_one(tmp_path: Pa
     write_file(path, b"newer")
     assert path.read_bytes() == b"newer"
     assert list(tmp_path.iterdir()) == [path]
-
-
-WORKERS = """
-import sys, time
-from pathlib import Path
-from experiments.store import Store, Unit
-
-def wait(seconds):
-    time.sleep(seconds)
-
-units = [Unit(wait, (0.2 + number / 1000,)) for number in range(1000)]
-for _ in Store(Path(sys.argv[1])).results(units, jobs=2):
-    print("one", flush=True)
-"""
-
-
-def processes_of(session: int) -> list[int]:
-    """Return the processes of a session that have not ended."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            state, _, _, of = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
-        except (OSError, ValueError):  # not a process, or one that has just ended
-            continue
-        if int(of) == session and state != "Z":
-            found.append(int(entry.name))
-    return found
-
-
-@pytest.mark.soak
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
-def test_no_worker_outlives_experiments_that_were_killed(tmp_path: Path) -> None:
-    (tmp_path / "workers.py").write_text(WORKERS)
-    command = [sys.executable, str(tmp_path / "workers.py"), str(tmp_path)]
-    environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join(sys.path)}
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, start_new_session=True)
-    with run:
-        assert run.stdout is not None
-        assert run.stdout.readline() == b"one\n"
-        workers = processes_of(run.pid)
-        run.kill()
-    assert len(workers) > 1
-    try:
-        for _ in range(600):  # workers look for their parent twice a second
-            if not processes_of(run.pid):
-                break
-            time.sleep(0.1)
-        assert processes_of(run.pid) == []
-    finally:
-        for process in processes_of(run.pid):
-            os.kill(process, signal.SIGKILL)
