@@ -259,7 +259,6 @@ FORMATS: dict[str, Format] = {
     "libsvm.bz2": _compressed(".svm.bz2", LIBSVM, bz2.compress, read_dataset),
     "libsvm.xz": _compressed(".svm.xz", LIBSVM, _xz, read_dataset),
     "csv": _text(".csv", read_training_table, CSV, SEMICOLONS),
-    "txt": _text(".txt", read_training_table, CSV, SEMICOLONS, LIBSVM),
     "csv.gz": _compressed(".csv.gz", CSV, _gzip, read_training_table),
     "parquet": Format(".parquet", parquet_seeds, _damaged_parquet, read_training_table),
     "feather": Format(".feather", feather_seeds, _damaged_feather, read_training_table),

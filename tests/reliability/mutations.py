@@ -54,8 +54,7 @@ def change_number(rng: Random, content: bytes) -> bytes:
     found = list(_NUMBER.finditer(content))
     if not found:
         return insert(rng, content)
-    for match in sorted(rng.sample(found, min(len(found), rng.choice([1, 1, 3]))), reverse=True,
-                        key=lambda one: one.start()):  # fmt: skip
+    for match in sorted(rng.sample(found, min(len(found), 3)), key=re.Match.start, reverse=True):
         content = content[: match.start()] + rng.choice(TOKENS) + content[match.end() :]
     return content
 

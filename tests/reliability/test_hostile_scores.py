@@ -46,8 +46,6 @@ def test_every_layout_gives_the_result_of_plain_arrays(function: str) -> None:
 EXTREME: dict[str, Any] = {
     "subnormals": S * 5e-324 * 2**20,
     "float16": S.astype(np.float16),
-    "integers": np.arange(N) % 7,
-    "bool": S > 0,
     "all tied": np.zeros(N),
     "±700": np.where(Y, 700.0, -700.0),
     "±1e5": np.where(np.arange(N) % 2, 1e5, -1e5) + S,
