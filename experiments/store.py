@@ -4,11 +4,9 @@ import hashlib
 import inspect
 import json
 import os
-import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -20,7 +18,7 @@ import sklearn
 from joblib import Parallel, delayed
 
 import apmax
-from apmax.errors import FileError
+from apmax.app.files import make_folder, write_file
 from experiments.output import progress_bar
 
 K = TypeVar("K")
@@ -90,19 +88,8 @@ def code_digest(*sources: Path) -> str:
 
 def write(path: Path, content: str | bytes) -> None:
     """Replace a file atomically: readers see the old content or the new one."""
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with aside.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except OSError as error:
-        raise FileError(f"cannot write {path} ({error.strerror or error})") from error
-    finally:
-        with suppress(OSError):
-            aside.unlink()
+    make_folder(path.parent)
+    write_file(path, content.encode() if isinstance(content, str) else content)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -1,8 +1,8 @@
-"""Start work in a process, kill it at random moments, start it again, and compare the results.
+"""Kill work at random moments, run it again, and compare the result with an undisturbed run.
 
-``python killing.py VICTIM FOLDER KILLS SEED`` prints one line of JSON. All is imported once;
-each run of the work is a fork of that process, so that kills fall into the work and not into
-imports. A victim writes into its folder; how is the product's business.
+``python -m tests.reliability.killing NAME FOLDER KILLS SEED`` prints the number of kills, and of
+those that hit a file being written. Each run is a fork of this process, so that kills hit the work
+and not the imports.
 """
 
 from __future__ import annotations
@@ -21,236 +21,156 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-ROOT = Path(__file__).parents[2]
+RESUME = Path(__file__).parents[2] / "examples" / "torch" / "resume.py"
 
 
-class Victim(NamedTuple):
-    """Work to be killed: what it does, what must hold at any moment, what it ends with."""
+class Work(NamedTuple):
+    """What runs in a folder, what holds after every kill, and the result to compare."""
 
-    work: Callable[[Path], None]
-    check: Callable[[Path], None]
+    run: Callable[[Path], Any]
+    check: Callable[[Path], Any]
     result: Callable[[Path], bytes]
-    forks_warm: bool = True
-    """Whether the process may have done the work before it forks."""
-
-    def warm_up(self, folder: Path) -> None:
-        """Do the work once, so that its kernels are compiled and loaded."""
-        if self.forks_warm:
-            self.work(folder)
-        else:
-            assert in_fork(lambda: self.work(folder))
+    warm_up_in_fork: bool = False
+    """For torch, whose threads do not survive a fork."""
 
 
-def linear_fit() -> Victim:
-    """A stochastic fit with early stopping that writes its checkpoint after every chunk."""
-    from apmax import APClassifier
-    from apmax.app.disk import write_aside
-    from apmax.errors import CheckpointError
-    from apmax.linear import checkpoint
-
-    checkpoint.SECONDS, checkpoint.SHARE = 0.0, np.inf
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(40_000, 5))
-    y = X[:, 0] + rng.normal(size=40_000) > 0.2  # many positives: a large state
-    options: dict[str, Any] = {"batch_size": 8, "early_stopping": True, "n_iter_no_change": 100}
-
-    def work(folder: Path) -> None:
-        model = APClassifier(
-            "adap-adam", max_iter=6_000, random_state=1, checkpoint=folder / "state", **options
-        ).fit(X, y)
-        told = [model.coef_, model.intercept_, model.history_["validation_ap"]]
-        write_aside(folder / "result", b"".join(array.tobytes() for array in told))
-
-    def check(folder: Path) -> None:
-        path = folder / "state" / checkpoint.FILE
-        if path.exists():  # whole: it knows that it is of another fit, or that it has ended
-            told = ""
-            try:
-                checkpoint._read(path, {"versions": "none"})
-            except CheckpointError as error:
-                told = str(error)
-            assert not told or "another fit that has not come to its end" in told, told
-
-    return Victim(work, check, lambda folder: (folder / "result").read_bytes())
-
-
-def torch_training() -> Victim:
+def torch_training() -> Work:
     """examples/torch/resume.py."""
     import torch
 
-    from apmax.torch import APLoss
-
     torch.set_num_threads(1)
-    loss, index = APLoss(torch.arange(9) > 5), torch.arange(9)
-    loss(torch.rand(9), index)  # loads the kernels, and starts none of torch's threads
-    example = runpy.run_path(str(ROOT / "examples" / "torch" / "resume.py"))
+    train = runpy.run_path(str(RESUME))["train"]
 
-    def check(folder: Path) -> None:
-        if (folder / "checkpoint.pt").exists():
-            torch.load(folder / "checkpoint.pt", weights_only=True)
+    def load(folder: Path) -> Any:
+        path = folder / "checkpoint.pt"
+        return torch.load(path, weights_only=True) if path.exists() else None
 
     def result(folder: Path) -> bytes:
-        saved = torch.load(folder / "checkpoint.pt", weights_only=True)
+        saved = load(folder)
         parts = [*saved["model"].values(), saved["loss"]["U"]]
         return b"".join(part.numpy().tobytes() for part in parts)
 
-    work = lambda folder: example["train"](folder, 100)  # noqa: E731
-    return Victim(work, check, result, forks_warm=False)  # torch's threads do not fork
+    return Work(lambda folder: train(folder, 100), load, result, warm_up_in_fork=True)
 
 
-def one_cell(method: str, repeat: int) -> list[list[float]]:
-    """Training and test AP of a few settings of the paper's protocol, on small data."""
-    from apmax.app.data import PaperSet
-    from apmax.methods import METHODS
-    from experiments.protocol import ap_of, settings_of, train
-
-    rng = np.random.default_rng(repeat)
-    X = rng.random((2000, 8))
-    y = X[:, 0] + 0.3 * rng.normal(size=2000) > 1.1
-    data = PaperSet(X=X[::2], y=y[::2], X_test=X[1::2], y_test=y[1::2])
-    aps = []
-    for setting in settings_of(METHODS[method])[::10]:
-        w = train(data, method, setting, repeat)
-        aps.append([0.0 if w is None else ap_of(X[k::2], y[k::2], w) for k in (0, 1)])
-    return aps
+def singular_value(size: int) -> float:
+    """Return a result that takes some milliseconds."""
+    return float(np.linalg.norm(np.random.default_rng(size).random((size, size)), 2))
 
 
-def paper_table() -> Victim:
-    """What `apmax paper table3` does, with fewer settings."""
-    from apmax.app.disk import write_aside
-    from experiments.protocol import PAPER_METHODS
-    from experiments.store import Store, Unit
+def experiments_store() -> Work:
+    """Results of `python -m experiments`."""
+    from experiments.store import Store, Unit, write
 
-    units = [Unit(one_cell, (method, repeat)) for method in PAPER_METHODS for repeat in range(3)]
+    units = [Unit(singular_value, (size,)) for size in range(150, 190)]
 
-    def work(folder: Path) -> None:
+    def run(folder: Path) -> None:
         found = {unit.name: result for unit, result in Store(folder).results(units, jobs=1)}
-        write_aside(folder / "table.json", json.dumps(found, sort_keys=True).encode())
+        write(folder / "table.json", json.dumps(found, sort_keys=True))
 
     def check(folder: Path) -> None:
         for path in folder.rglob("*.json"):
             json.loads(path.read_text())
 
-    return Victim(work, check, lambda folder: (folder / "table.json").read_bytes())
+    return Work(run, check, lambda folder: (folder / "table.json").read_bytes())
 
 
-def train_command() -> Victim:
-    """`apmax train` over an older model; 40,000 features make a large model."""
+def train_command() -> Work:
+    """`apmax train` with 40,000 features, whose model takes some time to write."""
     import scipy.sparse as sp
 
-    from apmax.app.cli import app
-    from apmax.app.pipeline.storage import load_model
+    from apmax.app.cli.app import app
+    from apmax.app.model import load_model
 
     rng = np.random.default_rng(0)
     X = sp.random(300, 40_000, density=2e-4, format="csr", rng=rng)
     total = np.asarray(X[:, :20_000].sum(axis=1)).ravel()
-    y = (total > np.quantile(total, 0.8)).astype(float)
-    known: set[bytes] = set()
+    y = total > np.quantile(total, 0.8)
+    weights: set[bytes] = set()
 
-    def work(folder: Path) -> None:
-        data = folder / "data.npz"
+    def run(folder: Path) -> None:
+        data, out = folder.with_name("data.npz"), folder / "model"
         if not data.exists():
-            sp.save_npz(data.with_name("half.npz"), X)
-            with np.load(data.with_name("half.npz")) as parts:
-                arrays = {name: parts[name] for name in parts}
-            np.savez(data.with_name("half.npz"), y=y, **arrays)
-            os.replace(data.with_name("half.npz"), data)
-        out, test = str(folder / "model"), ["--test", str(data)]
-        arguments = ["--quiet", "train", str(data), *test, "--solver", "lbfgs", "--out", out]
-        assert not app(arguments, standalone_mode=False)
+            parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
+            np.savez(data, y=y.astype(float), **parts)
+        options = ["--test", str(data), "--solver", "lbfgs", "--out", str(out)]
+        assert not app(["--quiet", "train", str(data), *options], standalone_mode=False)
 
     def check(folder: Path) -> None:
         if (folder / "model").exists():
-            known.add(load_model(folder / "model").coef.tobytes())
-            assert len(known) == 1, "half of a model, or another"
+            weights.add(load_model(folder / "model").coef.tobytes())
+        assert len(weights) <= 1, "another model"
 
-    return Victim(work, check, lambda folder: load_model(folder / "model").coef.tobytes())
-
-
-VICTIMS = {
-    "linear": linear_fit,
-    "torch": torch_training,
-    "paper": paper_table,
-    "train": train_command,
-}
+    return Work(run, check, lambda folder: load_model(folder / "model").coef.tobytes())
 
 
-def in_fork(
-    work: Callable[[], None], kill_after: float | None = None, while_writing: Path | None = None
+WORK = {"torch": torch_training, "experiments": experiments_store, "train": train_command}
+
+
+def completes(
+    work: Callable[[], Any], kill_after: float | None = None, writes_to: Path | None = None
 ) -> bool:
-    """Whether the work came to its end before it was killed.
+    """Run in a fork and tell whether it ended before the kill.
 
-    With a folder, it is killed when something is being written there next.
+    With a folder, the kill waits until a temporary file is in it.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with warnings.catch_warnings(action="ignore"):
                 sys.stdout = sys.stderr
                 work()
             code = 0
-        except BaseException:
-            import traceback
-
-            traceback.print_exc()
         finally:
             os._exit(code)
     if kill_after is not None:
         time.sleep(kill_after)
-        while while_writing is not None and not left_aside(while_writing):
+        while writes_to is not None and not temporary_files(writes_to):
             if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 break
         os.kill(child, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code in (0, -signal.SIGKILL), f"the work failed by itself: {code}"
+    assert code in (0, -signal.SIGKILL), f"the work failed: {code}"
     return code == 0
 
 
-def left_aside(folder: Path) -> list[str]:
+def temporary_files(folder: Path) -> list[str]:
     return [path.name for path in folder.rglob("*.part")]
 
 
-def kill_and_compare(name: str, folder: Path, kills: int, seed: int) -> dict[str, Any]:
-    """Kill the work so often, at random moments, every other time at the next writing."""
-    victim = VICTIMS[name]()
-    never, often = folder / "never", folder / "often"
-    for place in (never, often):
+def kill_and_compare(name: str, folder: Path, kills: int, seed: int) -> dict[str, int]:
+    """Kill the work at random moments, every other time while a file is written."""
+    work = WORK[name]()
+    undisturbed, disturbed = folder / "undisturbed", folder / "disturbed"
+    for place in (undisturbed, disturbed):
         place.mkdir()
     with warnings.catch_warnings(action="ignore"):
-        victim.warm_up(never)
-    shutil.rmtree(never)
-    never.mkdir()
+        assert not work.warm_up_in_fork or completes(lambda: work.run(undisturbed))
+        work.warm_up_in_fork or work.run(undisturbed)
+    shutil.rmtree(undisturbed)
+    undisturbed.mkdir()
     begin = time.perf_counter()
-    assert in_fork(lambda: victim.work(never))
-    whole = time.perf_counter() - begin
-    expected = victim.result(never)
+    assert completes(lambda: work.run(undisturbed))
+    seconds, expected = time.perf_counter() - begin, work.result(undisturbed)
     rng = np.random.default_rng(seed)
-    done = {"killed": 0, "while writing": 0, "ended": 0, "seconds": round(whole, 3)}
-    while done["killed"] < kills:
-        # Often early, so that many runs are needed, but over all of the work.
-        before = left_aside(often)
-        moment = whole * rng.uniform() ** 2
-        in_writing = done["killed"] % 2 == 1 and not before
-        ended = in_fork(lambda: victim.work(often), moment, often if in_writing else None)
-        victim.check(often)
+    done = {"killed": 0, "while writing": 0}
+    while True:
+        before = temporary_files(disturbed)
+        writes_to = disturbed if done["killed"] % 2 == 1 and not before else None
+        moment = seconds * rng.uniform() ** 2 if done["killed"] < kills else None
+        ended = completes(lambda: work.run(disturbed), moment, writes_to)
+        work.check(disturbed)
         if not ended:
             done["killed"] += 1
-            done["while writing"] += left_aside(often) != before
+            done["while writing"] += temporary_files(disturbed) != before
             continue
-        done["ended"] += 1
-        assert victim.result(often) == expected, "another result after kills"
-        assert left_aside(often) == [], "litter"
-        shutil.rmtree(often)
-        often.mkdir()
-    assert in_fork(lambda: victim.work(often))
-    victim.check(often)
-    assert victim.result(often) == expected, "another result after kills"
-    assert left_aside(often) == [], "litter"
-    return {**done, "ended": done["ended"] + 1}
+        assert work.result(disturbed) == expected, "another result"
+        assert temporary_files(disturbed) == []
+        if moment is None:
+            return done
+        shutil.rmtree(disturbed)
+        disturbed.mkdir()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Killed at any moment: nothing is half-written, and the result is that of a run never killed."""
+"""After SIGKILL at any moment files are complete or absent, and the next run gives the result."""
 
 from __future__ import annotations
 
@@ -7,93 +7,59 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-KILLING = Path(__file__).with_name("killing.py")
-VICTIMS = ("linear", "torch", "paper", "train")
+from apmax.app.files import write_file
+from tests.reliability.killing import WORK
+
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
-def killed(victim: str, folder: Path, kills: int, seed: int) -> dict[str, Any]:
+def killed(name: str, folder: Path, kills: int) -> dict[str, int]:
+    module = [sys.executable, "-m", "tests.reliability.killing"]
     done = subprocess.run(
-        [sys.executable, str(KILLING), victim, str(folder), str(kills), str(seed)],
+        [*module, name, str(folder), str(kills), "0"],
         capture_output=True,
         text=True,
-        timeout=60 + 20 * kills,
         env=ENVIRONMENT,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
-
-
-@pytest.mark.parametrize("victim", VICTIMS)
-def test_killed_a_few_times_it_ends_the_same(victim: str, tmp_path: Path) -> None:
-    assert killed(victim, tmp_path, 4, seed=0)["killed"] == 4
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("victim", VICTIMS)
-def test_killed_fifty_times_it_ends_the_same(victim: str, tmp_path: Path) -> None:
-    told = killed(victim, tmp_path, 50, seed=1)
-    print(f"\n{victim}: {told}")
-    assert told["killed"] == 50
-    assert told["while writing"] >= 5
-
-
-WORKERS = """
-import sys, time
-from pathlib import Path
-from experiments.store import Store, Unit
-
-def rest(seconds):
-    time.sleep(seconds)
-
-units = [Unit(rest, (0.2 + number / 1000,)) for number in range(200)]
-for _ in Store(Path(sys.argv[1])).results(units, jobs=2):
-    print("one", flush=True)
-"""
-
-
-def alive_in(session: int) -> list[int]:
-    """Processes of a session that have not ended."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            state, _, _, of = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
-        except (OSError, ValueError):
-            continue
-        if int(of) == session and state != "Z":
-            found.append(int(entry.name))
+    found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
-def test_no_worker_outlives_a_run_that_was_killed(tmp_path: Path) -> None:
-    script = tmp_path / "workers.py"
-    script.write_text(WORKERS)
-    run = subprocess.Popen(
-        [sys.executable, str(script), str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=ENVIRONMENT,
-        start_new_session=True,
-    )
-    with run:
-        assert run.stdout is not None
-        assert run.stdout.readline() == b"one\n"
-        assert len(alive_in(run.pid)) > 1  # its workers are there
-        run.send_signal(signal.SIGKILL)
-    try:
-        end = time.monotonic() + 30
-        while alive_in(run.pid) and time.monotonic() < end:
-            time.sleep(0.1)
-        assert alive_in(run.pid) == []
-    finally:
-        for process in alive_in(run.pid):
-            os.kill(process, signal.SIGKILL)
+@pytest.mark.parametrize("name", ["experiments", "train"])  # torch: tests/torch/test_processes.py
+def test_work_killed_three_times_ends_with_the_same_bits(name: str, tmp_path: Path) -> None:
+    assert killed(name, tmp_path, 3)["killed"] == 3
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", WORK)
+def test_work_killed_fifty_times_ends_with_the_same_bits(name: str, tmp_path: Path) -> None:
+    found = killed(name, tmp_path, 50)
+    assert found["killed"] == 50
+    assert found["while writing"] >= 5
+
+
+KILLED_WHILE_WRITING = """
+import os, signal, sys
+from pathlib import Path
+from apmax.app import files
+files.os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+files.write_file(Path(sys.argv[1]), b"new")
+"""
+
+
+def test_the_next_writer_removes_the_temporary_file_of_a_killed_one(tmp_path: Path) -> None:
+    path = tmp_path / "a[1]*.txt"
+    path.write_bytes(b"old")
+    done = subprocess.run([sys.executable, "-c", KILLED_WHILE_WRITING, str(path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert path.read_bytes() == b"old"
+    assert len(list(tmp_path.iterdir())) == 2
+    write_file(path, b"newer")
+    assert path.read_bytes() == b"newer"
+    assert list(tmp_path.iterdir()) == [path]

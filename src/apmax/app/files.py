@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import bz2
+import glob
 import gzip
 import io
 import lzma
 import os
 import secrets
 import stat
+import sys
 import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from apmax.errors import FileError, FileFormatError
+
+if sys.platform != "win32":
+    import fcntl
 
 COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 FREE_BYTES, MAX_EXPANSION = 1 << 25, 200
@@ -78,6 +83,7 @@ def write_file(path: Path, content: bytes) -> None:
     """Replace a file atomically.
 
     The content is written to a temporary file in the same folder, flushed to disk and renamed.
+    Temporary files that killed writers of this path have left are deleted.
     Symbolic links are followed and the mode of an existing file is kept. Pipes and devices are
     written to directly. If FileError is raised, the existing file is unchanged.
     """
@@ -99,23 +105,65 @@ def remove_unfinished_files() -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    temporary = str(path.with_name(f".{path.name}.{secrets.token_hex(4)}.part"))
-    _unfinished.add(temporary)  # before the file exists, so that a signal never misses it
+    handle, temporary = _open_temporary(path)
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         with os.fdopen(handle, "wb") as file:
             if path.exists():
                 os.chmod(temporary, stat.S_IMODE(path.stat().st_mode))
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+            _remove_abandoned(path)
+            if sys.platform != "win32":
+                os.replace(temporary, path)  # while it is locked, so that no writer removes it
+        if sys.platform == "win32":
+            os.replace(temporary, path)  # open files cannot be renamed there
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary)
         raise
     finally:
         _unfinished.discard(temporary)
+
+
+def _open_temporary(path: Path) -> tuple[int, str]:
+    """Create a temporary file beside `path`; its lock ends with the process, however that ends."""
+    while True:
+        temporary = str(path.with_name(f".{path.name}.{secrets.token_hex(4)}.part"))
+        _unfinished.add(temporary)  # before the file exists, so that a signal never misses it
+        try:
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        except BaseException:
+            _unfinished.discard(temporary)
+            raise
+        _lock(handle, wait=True)
+        if sys.platform == "win32" or os.fstat(handle).st_nlink:
+            return handle, temporary
+        os.close(handle)  # another writer removed it before it was locked
+        _unfinished.discard(temporary)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Delete the temporary files of writers of `path` that were killed."""
+    for temporary in path.parent.glob(f".{glob.escape(path.name)}.????????.part"):
+        with suppress(OSError):
+            handle = os.open(temporary, os.O_WRONLY)
+            try:
+                if _lock(handle, wait=False):
+                    os.unlink(temporary)
+            finally:
+                os.close(handle)
+
+
+def _lock(handle: int, *, wait: bool) -> bool:
+    """Lock an open file and tell whether that worked; on some file systems it never does."""
+    if sys.platform == "win32":
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        return False
+    return True
 
 
 def one_line(error: object) -> str:

@@ -182,8 +182,10 @@ def _read_npz(file: Path) -> tuple[Any, NDArray[Any] | None]:
                 X.check_format(full_check=True)  # compiled code would follow wrong indices
                 X.sum_duplicates()
             else:
-                X = arrays["X"]
-            y = arrays.get("y")
+                X = np.asanyarray(arrays["X"])  # bytes, if the member is not an array
+            y = np.asanyarray(arrays["y"]) if "y" in arrays else None
+            if y is not None and y.dtype.kind == "U":
+                y.tolist()  # raises for code points that do not exist
     except (MemoryError, FileFormatError):
         raise
     except Exception as error:

@@ -26,7 +26,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from apmax._version import __version__
 from apmax.app.drift import drift_warnings
-from apmax.app.features import TableEncoder
+from apmax.app.features import CATEGORY, DATE, NUMBER, TableEncoder
 from apmax.app.files import check_path, one_line, write_file
 from apmax.app.io import Dataset
 from apmax.errors import ModelFileError, ShapeError
@@ -41,6 +41,8 @@ LOADERS = frozenset(
 )
 PLAIN_TYPES = ("builtins.dict", "builtins.list", "builtins.str", "builtins.tuple")
 NUMPY_TYPES = ("numpy.dtype", "numpy.float64", "numpy.ndarray")
+TRIAL = {NUMBER: 0.0, CATEGORY: "", DATE: "2000-01-01"}
+"""Values of the row that every loaded model is tried on."""
 ESTIMATORS = (APClassifier, APClassifierCV, StochasticAPClassifier)
 
 
@@ -232,7 +234,7 @@ def _check_types(schema: Any) -> None:
 
 
 def _construct(content: bytes, metadata: dict[str, Any]) -> Model:
-    """Build the pipeline from checked nodes, and try it on an empty row."""
+    """Build the pipeline from checked nodes, and try it on an empty row and one with values."""
     import skops.io
 
     with warnings.catch_warnings():
@@ -255,7 +257,8 @@ def _construct(content: bytes, metadata: dict[str, Any]) -> Model:
     if model.encoder is not None:
         import pandas as pd
 
-        row = pd.DataFrame({name: [None] for name in model.encoder.kinds_}, dtype=object)
+        kinds = model.encoder.kinds_
+        row = pd.DataFrame({name: [None, TRIAL[kinds[name]]] for name in kinds}, dtype=object)
         drift_warnings(model.encoder, row)
     if not np.isfinite(model.log_odds(row)).all():
         raise ModelFileError("the model gives scores that are not numbers")

@@ -61,6 +61,7 @@ def _read_columnar(file: Path) -> Any:
                         "intended, save it without compression and dictionaries"
                     )
                 table = stored.read()
+        table.validate(full=True)  # compiled code would follow wrong offsets
         frame = table.to_pandas()
     except (MemoryError, FileFormatError):
         raise
@@ -123,8 +124,9 @@ def _read_text(file: Path, text: Collection[str], target: str | None) -> Any:
         if len(names) > 1 and frame.iloc[:, -1].isna().any():
             stream.seek(0)
             _check_row_lengths(file, stream, separator, len(names))
-    for name in frame.columns[[pd.api.types.is_string_dtype(kind) for kind in frame.dtypes]]:
-        frame[name] = frame[name].str.strip(" \t'")
+    for name in frame.columns:  # columns of type object can also hold booleans or long integers
+        if pd.api.types.infer_dtype(frame[name], skipna=True) == "string":
+            frame[name] = frame[name].str.strip(" \t'")
     return frame
 
 

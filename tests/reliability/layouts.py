@@ -1,4 +1,4 @@
-"""Scores and labels of every kind that mean the same, for tables of functions × inputs."""
+"""One set of labels and scores in every type and memory layout that apmax accepts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ RNG = np.random.default_rng(0)
 N = 60
 Y = RNG.random(N) < 0.3
 S = np.round(RNG.normal(size=N) + Y, 2).astype(np.float32).astype(np.float64)
-"""Scores that float32 holds exactly, with ties."""
+"""Scores that float32 represents exactly, with ties."""
 
 
-def frozen(values: Any) -> Any:
+def read_only(values: Any) -> Any:
     values = np.array(values)
     values.flags.writeable = False
     return values
@@ -25,42 +25,38 @@ def frozen(values: Any) -> Any:
 
 def unaligned(values: Any) -> Any:
     values = np.asarray(values)
-    raw = np.frombuffer(b"\0" + values.tobytes(), np.uint8)[1:]
-    return raw.view(values.dtype)
+    return np.frombuffer(b"\0" + values.tobytes(), np.uint8)[1:].view(values.dtype)
 
 
-SAME: dict[str, Callable[[], tuple[Any, Any]]] = {
-    # all of these mean the plain Y and S
+LAYOUTS: dict[str, Callable[[], tuple[Any, Any]]] = {
     "labels 0 and 1": lambda: (Y.astype(int), S),
     "labels -1 and 1": lambda: (np.where(Y, 1, -1), S),
-    "labels as floats": lambda: (Y.astype(np.float32), S),
-    "labels as uint8": lambda: (Y.astype(np.uint8), S),
     "lists": lambda: (Y.tolist(), S.tolist()),
-    "a column": lambda: (Y[:, None], S[:, None]),
-    "float32": lambda: (Y, S.astype(np.float32)),
+    "float32": lambda: (Y.astype(np.float32), S.astype(np.float32)),
     "longdouble": lambda: (Y, S.astype(np.longdouble)),
     "big-endian": lambda: (Y.astype(">i4"), S.astype(">f8")),
-    "read-only": lambda: (frozen(Y), frozen(S)),
-    "not contiguous": lambda: (np.repeat(Y, 2)[::2], np.repeat(S, 3)[::3]),
-    "backwards in memory": lambda: (Y[::-1].copy()[::-1], S[::-1].copy()[::-1]),
-    "not aligned": lambda: (Y, unaligned(S)),
+    "read-only": lambda: (read_only(Y), read_only(S)),
+    "strided": lambda: (np.repeat(Y, 2)[::2], np.repeat(S, 3)[::3]),
+    "unaligned": lambda: (Y, unaligned(S)),
     "pandas": lambda: (pd.Series(Y, index=range(9, N + 9)), pd.Series(S)),
     "nullable pandas": lambda: (pd.Series(Y).astype("boolean"), pd.Series(S).astype("Float64")),
-    "nullable integers": lambda: (pd.Series(Y).astype("Int8"), pd.Series(S)),
     "polars": lambda: (pl.Series(Y), pl.Series(S)),
     "tensors": lambda: (torch.tensor(Y), torch.tensor(S)),
     "objects": lambda: (Y.astype(object), S.astype(object)),
 }
 
 
-def contents(values: Any) -> bytes | None:
-    """What must not change."""
+def array_bytes(values: Any) -> bytes | None:
+    """Return the content of an array, to see whether a call has changed it."""
     return values.tobytes() if isinstance(values, np.ndarray) else None
 
 
-def equal(found: Any, expected: Any, **how: Any) -> None:
+def assert_close(found: Any, expected: Any, **options: Any) -> None:
+    """Compare numbers, arrays, and tuples or lists of them to 1e-12; None equals only None."""
     if isinstance(expected, (tuple, list)):
         for one, other in zip(found, expected, strict=True):
-            equal(one, other, **how)
-    elif expected is not None:
-        np.testing.assert_allclose(found, expected, **{"rtol": 1e-12, "atol": 1e-12, **how})
+            assert_close(one, other, **options)
+    elif expected is None:
+        assert found is None
+    else:
+        np.testing.assert_allclose(found, expected, **{"rtol": 1e-12, "atol": 1e-12, **options})

@@ -1,0 +1,128 @@
+"""Read untrusted files in a process of its own, with limits of CPU time and memory for each file.
+
+``python -m tests.reliability.reader_process FOLDER JOBS`` prints a line of JSON for each job. A job
+is a format with a range of numbers (damaged files are functions of their number), or the path of a
+file with its limit in megabytes. After valid files have been read once, the process ends with
+exit code 66 if anything starts a command, unpickles an object or opens a connection.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.reliability.formats import FORMATS, read_dataset
+
+CPU_SECONDS, BYTES_PER_SECOND = 5.0, 20 << 20
+"""Files of a few kilobytes take milliseconds, so this is a hang."""
+MEMORY, MEMORY_PER_BYTE = 128 << 20, 1000
+FORBIDDEN = {
+    "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty",
+    "subprocess.Popen", "pickle.find_class", "socket.connect", "socket.bind", "shutil.rmtree",
+    "os.remove", "os.rename",
+}  # fmt: skip
+ENVIRONMENT = {"MALLOC_ARENA_MAX": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"} | dict.fromkeys(
+    ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"], "1"
+)
+"""Otherwise every thread reserves memory that it never uses."""
+
+
+def run_jobs(folder: Path, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Start the process and return its answers; fail with the file that ended it early."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.reliability.reader_process", str(folder), json.dumps(jobs)],
+        env={**os.environ, **ENVIRONMENT},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    reason = "CPU time limit" if done.returncode == -signal.SIGPROF else done.stderr[-2000:]
+    current = (folder / "current").read_text().strip() if done.returncode else ""
+    assert done.returncode == 0, f"{current}: exit code {done.returncode}: {reason}"
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def damaged_file(name: str, number: int) -> bytes:
+    """Return the damaged file of this format and number."""
+    return FORMATS[name].damaged(Random(f"{name} {number}"))
+
+
+def read_within_limits(read: Any, path: Path, megabytes: int | None = None) -> str:
+    """Return "read …", or the class and message of the error."""
+    from apmax.errors import ApmaxError
+
+    size = path.stat().st_size
+    memory = MEMORY + MEMORY_PER_BYTE * size if megabytes is None else megabytes << 20
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + memory, hard))
+    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS + size / BYTES_PER_SECOND)
+    try:
+        return f"read {read(path)}"
+    except ApmaxError as error:
+        lines = "" if "\n" not in str(error) else "several lines: "
+        return f"{lines}{type(error).__name__} {error}"
+    except BaseException as error:
+        return f"crash: {type(error).__name__}: {str(error)[:300]}"
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+
+
+def fuzz(name: str, numbers: range, folder: Path) -> dict[str, Any]:
+    """Read damaged files; count those that were read and refused, and list the failures."""
+    path = folder / f"input{FORMATS[name].suffix}"
+    counts = {"read": 0, "refused": 0}
+    failures: list[str] = []
+    for number in numbers:
+        path.write_bytes(damaged_file(name, number))
+        (folder / "current").write_text(f"{name} {number}")
+        answer = read_within_limits(FORMATS[name].read, path)
+        if answer.startswith(("crash", "several")):
+            failures.append(f"{name} {number}: {answer}")
+        counts["read" if answer.startswith("read") else "refused"] += 1
+    return {"format": name, **counts, "failures": failures[:20]}
+
+
+def refuse_to_run_code() -> None:
+    """End the process as soon as anything of `FORBIDDEN` happens."""
+
+    def hook(event: str, arguments: Any) -> None:
+        if event in FORBIDDEN:
+            print(f"code was run: {event} {arguments}", file=sys.stderr, flush=True)
+            os._exit(66)
+
+    sys.addaudithook(hook)
+
+
+def main() -> None:
+    """Run the jobs of the command line."""
+    folder, jobs = Path(sys.argv[1]), json.loads(sys.argv[2])
+    warnings.simplefilter("ignore")
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends the process even in compiled code
+    plain = ["libsvm", "csv", "parquet", "npz"]
+    for name in [job["format"] for job in jobs if "format" in job] or plain:
+        for content in FORMATS[name].valid():  # also loads modules and kernels, by pickle
+            path = folder / f"valid{FORMATS[name].suffix}"
+            path.write_bytes(content)
+            FORMATS[name].read(path)
+    refuse_to_run_code()
+    for job in jobs:
+        if "format" in job:
+            answer: Any = fuzz(job["format"], range(job["first"], job["end"]), folder)
+        else:
+            (folder / "current").write_text(job["path"])
+            answer = read_within_limits(read_dataset, Path(job["path"]), job["megabytes"])
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
