@@ -18,7 +18,7 @@ import sklearn
 from joblib import Parallel, delayed
 
 import apmax
-from apmax.app.files import make_folder, write_file
+from apmax.app.files import write_file
 from experiments.output import progress_bar
 
 K = TypeVar("K")
@@ -88,7 +88,7 @@ def code_digest(*sources: Path) -> str:
 
 def write(path: Path, content: str | bytes) -> None:
     """Replace a file atomically: readers see the old content or the new one."""
-    make_folder(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, content.encode() if isinstance(content, str) else content)
 
 

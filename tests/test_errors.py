@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -104,13 +103,6 @@ def gather_in_vain() -> None:
         _all_gather([torch.zeros(1)] * 2, torch.zeros(1), None)
 
 
-def plot_without_matplotlib() -> None:
-    from apmax.app.report.plots import _axes
-
-    with mock.patch.dict(sys.modules, {"matplotlib.figure": None}):
-        _axes(None)
-
-
 def broken_file() -> str:
     with tempfile.NamedTemporaryFile(suffix=".csv", delete=False) as file:
         file.write(b"y,x\n1,\0\n")
@@ -154,7 +146,6 @@ OPTION_ROWS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("a missing file", lambda: load("no-such-file.csv"), errors.FileError, r"no-such-file.csv"),
     ("a file of another format", lambda: load(broken_file(), target="y"), errors.FileFormatError, r"zero byte"),
     ("a file that is not a model", lambda: load_model(__file__), errors.ModelFileError, r"apmax train"),
-    ("a missing package", plot_without_matplotlib, errors.MissingExtraError, r"pip install 'apmax\[app\]'"),
     ("a count that is no integer", lambda: check_count(2.5, "k", why="it counts"), errors.ParameterError, r"integer ≥ 1, got 2.5: it counts"),
     ("a rank that hangs", gather_in_vain, errors.RankError, r"rank 1 waited .* did not answer \(Timed out\).*`timeout`"),
 ]  # fmt: skip

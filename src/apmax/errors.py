@@ -3,7 +3,6 @@
 ::
 
     ApmaxError
-    ├── MissingExtraError (an ImportError)  an optional dependency is not installed
     ├── RankError (a RuntimeError)          another process of a distributed run failed
     └── InputError (also a ValueError)      an argument or file cannot be used
         ├── EmptyInputError                 an array is empty
@@ -28,10 +27,6 @@ are raised before any state changes.
 
 class ApmaxError(Exception):
     """Base class: ``except ApmaxError`` catches everything that apmax raises deliberately."""
-
-
-class MissingExtraError(ApmaxError, ImportError):
-    """An optional dependency is not installed; the message names the extra that installs it."""
 
 
 class RankError(ApmaxError, RuntimeError):

@@ -191,7 +191,6 @@ BAD = [
         errors.ParameterError,
         "`early_stopping` must be True",
     ),
-    (APClassifier(warm_start=None), errors.ParameterError, "`warm_start` must be True"),
     (APClassifierCV(alphas=()), errors.ParameterError, "`alphas` is empty"),
     (APClassifierCV(alphas=(0.1, 1.0)), errors.ParameterError, "sort them"),
     (APClassifierCV(Cs=(-1.0,)), errors.ParameterError, "`Cs`"),

@@ -11,7 +11,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from apmax import APClassifier, FitResult, errors, interrupts, surrogate_ap
+from apmax import APClassifier, FitResult, interrupts, surrogate_ap
 from apmax.linear.design import Design
 from apmax.linear.history import EvaluationSet, History
 from tests.linear.six_features import SMALL, N, X, Y, make
@@ -43,11 +43,6 @@ def test_early_stopping_keeps_the_best_point_on_held_out_data() -> None:
     model = make("soap-sgd", **options).fit(X, Y)
     assert model.n_iter_ < 50_000
     assert model.result_.message.startswith("stopped early")
-
-
-def test_warm_start_goes_on_from_where_it_was() -> None:
-    model = APClassifier(alpha=1e-3, warm_start=True).fit(X, Y)
-    assert model.fit(X, Y).n_iter_ <= 3
 
 
 def test_too_few_iterations_warn_with_a_remedy() -> None:
@@ -170,26 +165,10 @@ def test_a_run_that_ends_badly_is_no_divergence_if_its_best_point_is_kept() -> N
     assert max(model.history_["validation_ap"]) > model.history_["validation_ap"][0]
 
 
-def test_a_warm_start_from_a_good_fit_is_no_divergence() -> None:
-    model = make("soap-adam", warm_start=True, max_iter=500).fit(X, Y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ConvergenceWarning)
-        model.fit(X, Y)
-    assert model.result_.converged
-
-
 @pytest.mark.parametrize("rate", [1e3, 1e200])
 def test_a_learning_rate_that_ruins_the_ranking_warns(rate: float) -> None:
     with pytest.warns(ConvergenceWarning, match="lower learning_rate"):
         make("soap-sgd", learning_rate=rate, alpha=1.0).fit(X, Y)
-
-
-def test_warm_start_with_other_features_is_refused() -> None:
-    model = APClassifier(warm_start=True).fit(X, Y)
-    for fewer in (X[:, :3], X[:, :3].tolist()):
-        with pytest.raises(errors.ParameterError, match="6 features and X has 3"):
-            model.fit(fewer, Y)
-    assert model.predict(X).shape == Y.shape  # as it was
 
 
 @pytest.mark.parametrize("surrogate", ["squared_hinge", "logistic"])

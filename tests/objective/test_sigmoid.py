@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from apmax.objective._logistic import NODE_DISTANCE
-from apmax.objective._mesh import BASIS, STENCIL
-from apmax.objective._sigmoid import SLOPE_TERMS, VALUE_TERMS, sigmoid_sums
+from apmax.objective._sigmoid import BASIS, SLOPE_TERMS, STENCIL, VALUE_TERMS, sigmoid_sums
 
 DECAY = np.linspace(0, 1, 100_001)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from apmax import average_precision, operating_point, precision_recall_curve, surrogate_ap
+from apmax import average_precision, operating_point, surrogate_ap
 from apmax.app.report import ScoredModel
 from apmax.app.report.measures import bootstrap_band, count_alerts, operating_points, reliability
 from tests.reliability.layouts import LAYOUTS, N, S, Y, array_bytes, assert_close
@@ -21,7 +21,6 @@ def objective(y: Any, s: Any, surrogate: str, gamma: float) -> tuple[float, Any]
 
 FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "average_precision": average_precision,
-    "precision_recall_curve": precision_recall_curve,
     "operating_point": lambda y, s: operating_point(y, s, recall=0.5),
     "surrogate_ap, squared hinge": lambda y, s: objective(y, s, "squared_hinge", 0.1),
     "surrogate_ap, logistic": lambda y, s: objective(y, s, "logistic", 2.0),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from apmax.torch import APLoss, BlackboxAPLoss, ExactAPLoss, FastAPLoss, SmoothAPLoss
+from apmax.torch import APLoss, ExactAPLoss, SmoothAPLoss
 from tests.reliability.layouts import N, S, Y
 
 LOSSES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -15,8 +15,6 @@ LOSSES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "APLoss, moving average": lambda s: APLoss(Y, tracker="moving_average")(s, torch.arange(N)),
     "APLoss, hinge": lambda s: APLoss(Y, surrogate="squared_hinge")(s, torch.arange(N)),
     "SmoothAPLoss": lambda s: SmoothAPLoss()(s, torch.tensor(Y)),
-    "FastAPLoss": lambda s: FastAPLoss()(s, torch.tensor(Y)),
-    "BlackboxAPLoss": lambda s: BlackboxAPLoss()(s, torch.tensor(Y)),
     "ExactAPLoss": lambda s: ExactAPLoss()(s, torch.tensor(Y)),
     "ExactAPLoss, hinge": lambda s: ExactAPLoss(surrogate="squared_hinge")(s, torch.tensor(Y)),
 }

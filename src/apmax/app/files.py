@@ -18,9 +18,6 @@ from typing import Any, BinaryIO
 
 from apmax.errors import FileError, FileFormatError
 
-if sys.platform != "win32":
-    import fcntl
-
 COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 FREE_BYTES, MAX_EXPANSION = 1 << 25, 200
 """A compressed file may expand to 32 MB or to 200 times its size, whichever is more."""
@@ -105,19 +102,18 @@ def remove_unfinished_files() -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    handle, temporary = _open_temporary(path)
+    _remove_abandoned(path)
+    owner = f"{os.getpid()}-{secrets.token_hex(4)}"
+    temporary = str(path.with_name(f".{path.name}.{owner}.part"))
+    _unfinished.add(temporary)  # before the file exists, so that a signal never misses it
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(temporary, "xb") as file:
             if path.exists():
                 os.chmod(temporary, stat.S_IMODE(path.stat().st_mode))
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-            _remove_abandoned(path)
-            if sys.platform != "win32":
-                os.replace(temporary, path)  # while it is locked, so that no writer removes it
-        if sys.platform == "win32":
-            os.replace(temporary, path)  # open files cannot be renamed there
+        os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary)
@@ -126,43 +122,24 @@ def _replace(path: Path, content: bytes) -> None:
         _unfinished.discard(temporary)
 
 
-def _open_temporary(path: Path) -> tuple[int, str]:
-    """Create a temporary file beside `path`; its lock ends with the process, however that ends."""
-    while True:
-        temporary = str(path.with_name(f".{path.name}.{secrets.token_hex(4)}.part"))
-        _unfinished.add(temporary)  # before the file exists, so that a signal never misses it
-        try:
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        except BaseException:
-            _unfinished.discard(temporary)
-            raise
-        _lock(handle, wait=True)
-        if sys.platform == "win32" or os.fstat(handle).st_nlink:
-            return handle, temporary
-        os.close(handle)  # another writer removed it before it was locked
-        _unfinished.discard(temporary)
-
-
 def _remove_abandoned(path: Path) -> None:
     """Delete the temporary files of writers of `path` that were killed."""
-    for temporary in path.parent.glob(f".{glob.escape(path.name)}.????????.part"):
-        with suppress(OSError):
-            handle = os.open(temporary, os.O_WRONLY)
-            try:
-                if _lock(handle, wait=False):
-                    os.unlink(temporary)
-            finally:
-                os.close(handle)
+    for temporary in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        process = temporary.name.split(".")[-2].partition("-")[0]
+        if process.isdecimal() and not _is_running(int(process)):
+            with suppress(OSError):
+                temporary.unlink()
 
 
-def _lock(handle: int, *, wait: bool) -> bool:
-    """Lock an open file and tell whether that worked; on some file systems it never does."""
+def _is_running(process: int) -> bool:
     if sys.platform == "win32":
-        return False
+        return True  # os.kill would end the process there
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
         return False
+    except OSError:  # a process of another user
+        return True
     return True
 
 

@@ -24,17 +24,7 @@ def weigh_by_gain(scores: Floats, baseline: Floats) -> Floats:
 
     With a single fold, the best model has all the weight.
 
-    Parameters
-    ----------
-    scores : ndarray of shape (n_models, n_folds)
-        AP of each model on each fold.
-    baseline : ndarray of shape (n_folds,)
-        AP of the baseline on each fold.
-
-    Returns
-    -------
-    ndarray of shape (n_models,)
-        Weights that sum to 1.
+    `scores` has shape (models, folds), `baseline` (folds,). The weights sum to 1.
     """
     gains, errors = _gains(scores, baseline)
     scale = TEMPERATURE * float(np.median(errors[errors > 0])) if errors.any() else 0.0

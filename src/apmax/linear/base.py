@@ -11,12 +11,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from apmax.errors import LabelError, ShapeError, WeightError
 from apmax.linear.design import Design, product
 from apmax.linear.platt import platt
+from apmax.linear.result import FitResult
 from apmax.validation import Floats, Mask, check_weights, plain_positives
 
 MAX_POSITIVE_SHARE = 0.9
@@ -130,6 +132,20 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 )
         _warn_if_common(positive, weight, classes)
         return TrainingSet(X, positive, weight, total, classes)
+
+    def _finish(
+        self, design: Design, w: Floats, data: TrainingSet, columns: Any, result: FitResult
+    ) -> None:
+        """Set the fitted attributes and warn if the fit did not converge."""
+        self._set_coefficients(design, w, data)
+        self.n_iter_ = max(1, result.iterations)
+        self.history_ = columns
+        self.result_ = result
+        if data.positive.sum() == 1:
+            message = "`y` holds one positive example: only its rank can be learnt"
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        if not result.converged:
+            warnings.warn(result.message, ConvergenceWarning, stacklevel=3)
 
     def _set_coefficients(self, design: Design, w: Floats, data: TrainingSet) -> None:
         """Set `classes_`, `coef_` and `intercept_`, with scaling and Platt's fit folded in."""

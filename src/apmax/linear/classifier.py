@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _num_features
 
-from apmax.errors import ParameterError
 from apmax.interrupts import cooperative_interrupts
 from apmax.linear.base import LinearAPModel, TrainingSet
 from apmax.linear.blas_threads import one_blas_thread
@@ -20,7 +16,7 @@ from apmax.linear.history import EvaluationSet, History
 from apmax.linear.result import FitResult
 from apmax.objective.surrogates import Surrogate, check_surrogate, default_gamma, resolve
 from apmax.registry import Registry
-from apmax.validation import Floats, check_count, check_gamma, check_real, check_switch
+from apmax.validation import Floats, check_count, check_gamma, check_real
 
 LOGISTIC_C = 1.0
 """C of the logistic regression that anchors a single fit."""
@@ -35,47 +31,7 @@ class FullBatchSettings(NamedTuple):
     anchored: bool
 
 
-class WarmStart(LinearAPModel):
-    """Keeps the uncalibrated weights of the last fit, from which the next one can start."""
-
-    _last_w: Floats
-    warm_start: bool
-
-    @property
-    def _continues(self) -> bool:
-        return self.warm_start and hasattr(self, "_last_w")
-
-    def _check_warm_start(self, X: Any) -> None:
-        """Refuse other features before anything changes."""
-        if not self._continues:
-            return
-        try:
-            features = _num_features(X)
-        except TypeError:  # not a table: validation of X will say so
-            return
-        if features != self._last_w.size - 1:
-            raise ParameterError(
-                f"`warm_start` = True, but the last fit had {self._last_w.size - 1} features and X "
-                f"has {features}: use warm_start=False for other features"
-            )
-
-    def _finish(
-        self, design: Design, w: Floats, data: TrainingSet, history: History, result: FitResult
-    ) -> None:
-        """Set the fitted attributes and warn if the fit did not converge."""
-        self._set_coefficients(design, w, data)
-        self._last_w = design.unscaled(w)
-        self.n_iter_ = max(1, result.iterations)
-        self.history_ = history.columns()
-        self.result_ = result
-        if data.positive.sum() == 1:
-            message = "`y` holds one positive example: only its rank can be learnt"
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
-        if not result.converged:
-            warnings.warn(result.message, ConvergenceWarning, stacklevel=3)
-
-
-class APClassifier(WarmStart):
+class APClassifier(LinearAPModel):
     r"""Linear classifier that maximises a surrogate of average precision.
 
     L-BFGS minimises the exact objective over all pairs,
@@ -107,8 +63,6 @@ class APClassifier(WarmStart):
     tol : float, default=1e-4
         The fit stops when no entry of the gradient is larger, or when an iteration improves the
         objective by less than a relative 1e-9.
-    warm_start : bool, default=False
-        Whether to start from the coefficients of the previous fit.
 
     Attributes
     ----------
@@ -156,7 +110,6 @@ class APClassifier(WarmStart):
         anchor: str | None = "logistic",
         max_iter: int = 200,
         tol: float = 1e-4,
-        warm_start: bool = False,
     ) -> None:
         self.surrogate = surrogate
         self.gamma = gamma
@@ -164,7 +117,6 @@ class APClassifier(WarmStart):
         self.anchor = anchor
         self.max_iter = max_iter
         self.tol = tol
-        self.warm_start = warm_start
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> APClassifier:
         """Fit the model.
@@ -184,7 +136,6 @@ class APClassifier(WarmStart):
             The fitted estimator.
         """
         settings = self._settings()
-        self._check_warm_start(X)
         data = self._checked(X, y, sample_weight).without_zero_weights()
         with cooperative_interrupts(), one_blas_thread(np.prod(data.X.shape)):
             scaling = "maximum" if sp.issparse(data.X) else "deviation"
@@ -197,13 +148,12 @@ class APClassifier(WarmStart):
                 anchor = fit_logistic(
                     design, data.positive, data.weight, C=LOGISTIC_C, total=data.total
                 ).w
-            start = design.scaled(self._last_w) if self._continues else anchor
-            found = self._minimise(settings, design, data, anchor, start, history)
+            found = self._minimise(settings, design, data, anchor, history)
         message = found.message
         if not (found.converged or found.interrupted):
             message += ": increase max_iter, tol or alpha"
         result = FitResult(found.converged, found.interrupted, message, found.iterations)
-        self._finish(design, found.w, data, history, result)
+        self._finish(design, found.w, data, history.columns(), result)
         return self
 
     def _minimise(
@@ -212,7 +162,6 @@ class APClassifier(WarmStart):
         design: Design,
         data: TrainingSet,
         anchor: Floats,
-        start: Floats,
         history: History,
     ) -> Minimum:
         alpha = settings.alpha
@@ -232,9 +181,9 @@ class APClassifier(WarmStart):
             surrogate_ap = -value + penalty * float(away @ away)
             history.record(len(history.rows), w, surrogate_ap, float(np.linalg.norm(gradient)))
 
-        record(start, *objective(start))
+        record(anchor, *objective(anchor))
         return minimise(
-            objective, start, max_iter=self.max_iter, tol=self.tol, each_iteration=record
+            objective, anchor, max_iter=self.max_iter, tol=self.tol, each_iteration=record
         )
 
     def _settings(self) -> FullBatchSettings:
@@ -250,5 +199,4 @@ class APClassifier(WarmStart):
         alpha = check_real(alpha, "alpha", at_least=0, why=why)
         check_count(self.max_iter, "max_iter", why="it is the number of iterations")
         check_real(self.tol, "tol", above=0, why="it is the stopping tolerance; try 1e-4")
-        check_switch(self.warm_start, "warm_start")
         return FullBatchSettings(surrogate, gamma, alpha, anchored)

@@ -13,9 +13,8 @@ from sklearn.utils import check_random_state
 
 from apmax.errors import ParameterError
 from apmax.interrupts import cooperative_interrupts, interrupted
-from apmax.linear.base import TrainingSet
+from apmax.linear.base import LinearAPModel, TrainingSet
 from apmax.linear.blas_threads import one_blas_thread
-from apmax.linear.classifier import WarmStart
 from apmax.linear.design import Design, make_design
 from apmax.linear.history import EvaluationSet, History
 from apmax.linear.result import FitResult
@@ -29,8 +28,6 @@ ROUNDS_PER_CHUNK = 500
 """Rounds between two checks for Ctrl-C."""
 PASSES_PER_RECORD = 3
 """Passes over the data between two records of the history, each of which costs less than one."""
-LEAST_AP_SHARE = 0.9
-"""Share of a warm start's AP below which a fit counts as diverged."""
 LARGEST_WEIGHT = 1e100
 """Weights of scaled features beyond this have diverged."""
 STOCHASTIC_GAMMA = {"logistic": 40.0}
@@ -49,7 +46,7 @@ class StochasticSettings(NamedTuple):
     learning_rate: float
 
 
-class StochasticAPClassifier(WarmStart):
+class StochasticAPClassifier(LinearAPModel):
     r"""Linear classifier trained by a stochastic method: SOAP, MOAP, ADAP, SmoothAP, SOX.
 
     Minimises :math:`-\widehat{AP}(w) + \alpha\|w\|^2` over scores σ(w·x + b) from mini-batches, in
@@ -94,8 +91,6 @@ class StochasticAPClassifier(WarmStart):
         Share of the data held out by `early_stopping`.
     n_iter_no_change : int, default=10
         Records (every 500 rounds) without improvement after which to stop early.
-    warm_start : bool, default=False
-        Whether to start from the coefficients of the previous fit.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the batches and of the validation split.
 
@@ -138,7 +133,6 @@ class StochasticAPClassifier(WarmStart):
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
-        warm_start: bool = False,
         random_state: Any = None,
     ) -> None:
         self.method = method
@@ -158,13 +152,11 @@ class StochasticAPClassifier(WarmStart):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
-        self.warm_start = warm_start
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> StochasticAPClassifier:
         """Fit the model; parameters are those of :meth:`APClassifier.fit`."""
         settings = self._settings()
-        self._check_warm_start(X)
         data = self._checked(X, y, sample_weight).without_zero_weights()
         rng = _generator(self.random_state)
         with cooperative_interrupts(), one_blas_thread(np.prod(data.X.shape)):
@@ -184,7 +176,7 @@ class StochasticAPClassifier(WarmStart):
             w, result = fit.run_all()
         if self.early_stopping and history.best is not None:
             w = history.best
-        self._finish(whole, w, data, history, result)
+        self._finish(whole, w, data, history.columns(), result)
         return self
 
     def _run(
@@ -195,12 +187,11 @@ class StochasticAPClassifier(WarmStart):
         rng: np.random.Generator,
     ) -> StochasticRun:
         positives, negatives = self._batch(train)
-        start = design.scaled(self._last_w) if self._continues else np.zeros(design.parameters)
         return StochasticRun(
             settings.method,
             design,
             train.positive,
-            start,
+            np.zeros(design.parameters),
             weight=train.weight,
             surrogate=settings.surrogate,
             gamma=settings.gamma,
@@ -276,8 +267,7 @@ class StochasticAPClassifier(WarmStart):
         check_count(self.n_iter_no_change, "n_iter_no_change", why="it is how long to wait")
         check_count(self.batch_size, "batch_size", at_least=3, why="it holds both classes")
         check_count(self.max_iter, "max_iter", why="it is the number of rounds")
-        for name in ("early_stopping", "warm_start"):
-            check_switch(getattr(self, name), name)
+        check_switch(self.early_stopping, "early_stopping")
         SAMPLING.choose(self.sampling)
         return StochasticSettings(replace(method, schedule=schedule), surrogate, gamma, rate)
 
@@ -294,7 +284,7 @@ class _StochasticFit(NamedTuple):
 
     def run_all(self) -> tuple[Floats, FitResult]:
         """Run all rounds and return the weights and how it ended."""
-        run, starts_at_zero = self.run, not self.run.w.any()
+        run = self.run
         self._record()
         kept = run.w.copy()
         while run.rounds < self.max_iter:
@@ -310,7 +300,7 @@ class _StochasticFit(NamedTuple):
             if interrupted():
                 message = "interrupted: kept the last rounds"
                 return kept, FitResult(False, True, message, run.rounds)
-        if self._is_worse(starts_at_zero):
+        if self._is_worse():
             return kept, self._diverged()
         return kept, FitResult(True, False, f"completed {run.rounds} rounds", run.rounds)
 
@@ -334,15 +324,12 @@ class _StochasticFit(NamedTuple):
         norm = float(run.gradient_norm)
         return self.history.record(run.rounds, run.w.copy(), value, norm, margins)
 
-    def _is_worse(self, starts_at_zero: bool) -> bool:
-        """Return whether the result is no better than 0, or much worse than a warm start."""
+    def _is_worse(self) -> bool:
+        """Return whether the result is no better than w = 0."""
         first, last = self.history.rows[0], self.history.rows[-1]
-        held_out = self.history.validation is not None
-        if not starts_at_zero:
-            return bool(not held_out and last.train_ap < LEAST_AP_SHARE * first.train_ap)
         if not self.run.w[:-1].any():
             return False
-        if held_out:
+        if self.history.validation is not None:
             return bool(self.history.best_ap <= first.validation_ap)
         return bool(last.surrogate_ap <= first.surrogate_ap)
 

@@ -12,15 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apmax._compile import over_threads, table_over_threads
-from apmax.objective._mesh import (
+from apmax.objective._pair_sums import NO_WEIGHTS, SKIP_NONE, Examples, RowSums, SortedRows
+from apmax.objective._sigmoid import (
+    SLOPE_TERMS,
     STENCIL,
+    VALUE_TERMS,
     charges_of_nodes,
     evaluate_cells,
     moments_of_cells,
     polynomials_of_cells,
+    sigmoid_sums,
+    sigmoid_sums_by_pair,
 )
-from apmax.objective._pair_sums import NO_WEIGHTS, SKIP_NONE, Examples, RowSums, SortedRows
-from apmax.objective._sigmoid import SLOPE_TERMS, VALUE_TERMS, sigmoid_sums, sigmoid_sums_by_pair
 from apmax.validation import Floats, Mask
 
 NODE_DISTANCE = 1 / 8
@@ -77,7 +80,7 @@ class SigmoidSums(SortedRows):
     """Logistic sums over sorted nodes in linear time.
 
     The nodes are those of a uniform mesh over the densest part of the scores, which represent
-    all scores there (:mod:`apmax.objective._mesh`), and every score outside the mesh.
+    all scores there (:mod:`apmax.objective._sigmoid`), and every score outside the mesh.
     """
 
     EXAMPLES_PER_CELL = 32
