@@ -145,6 +145,7 @@ class APLoss(CompositionalLoss, SkippingLoss):
         self._terms, self._surrogate = pair_terms(chosen), chosen
         self._gamma, self._spread = gamma, spread
         self._own = chosen.lower_bound(gamma)
+        self._rules: dict[torch.dtype, tuple[Any, Any]] = {}
         self.fused = table.num_labels == 1 and chosen in BUILT_IN
         self._largest_spread = math.inf if spread is None else spread * (1 + 1e-3)
         if check_switch(projected, "projected"):
@@ -213,19 +214,9 @@ class APLoss(CompositionalLoss, SkippingLoss):
 
     def _compiled_step(self, scores: Tensor, index: Tensor) -> Tensor:
         """One label on a CPU, as one compiled loop without torch's overhead per operation."""
-        from apmax.objective._batch import LOGISTIC, SQUARED_HINGE, PairRules
-        from apmax.torch._fused import TAKEN, UNINFORMATIVE, TrackingRules, track_batch
+        from apmax.torch._fused import TAKEN, UNINFORMATIVE, track_batch
 
-        (bottom1, bottom2), (top1, top2) = self.low[0].tolist(), self.high[0].tolist()
-        tracking = TrackingRules(
-            remembers=self.tracker.remembers,
-            decays=self.tracker.decays,
-            omega=Omega(bottom1, top1, bottom2, top2),
-            spread=self._largest_spread,
-            largest=torch.finfo(self.U.dtype).max,
-        )
         tick = self._next_tick()
-        kind = SQUARED_HINGE if self.surrogate == "squared_hinge" else LOGISTIC
         gradient = torch.empty(scores.shape, dtype=torch.float64)
         outcome, value = track_batch(
             scores.detach().double().contiguous().numpy(),  # one type: the loop compiles once
@@ -234,8 +225,7 @@ class APLoss(CompositionalLoss, SkippingLoss):
             self.labels.cells.numpy(),
             self.U.numpy(),
             self.written_at.numpy(),
-            PairRules(kind, self._gamma, self._own, True),
-            tracking,
+            *self._kernel_rules(self.U.dtype),
             tick,
             gradient.numpy(),
         )
@@ -251,6 +241,26 @@ class APLoss(CompositionalLoss, SkippingLoss):
             f"pair sums of scores up to {largest:.3g} overflow U; the state is unchanged: pass "
             "probabilities, or use loss.double()"
         )
+
+    def _kernel_rules(self, dtype: torch.dtype) -> tuple[Any, Any]:
+        """Surrogate and tracker as the compiled loop reads them, made once."""
+        if dtype not in self._rules:
+            from apmax.objective._batch import LOGISTIC, SQUARED_HINGE, PairRules
+            from apmax.torch._fused import TrackingRules
+
+            (bottom1, bottom2), (top1, top2) = self.low[0].tolist(), self.high[0].tolist()
+            kind = SQUARED_HINGE if self.surrogate == "squared_hinge" else LOGISTIC
+            self._rules[dtype] = (
+                PairRules(kind, self._gamma, self._own, True),
+                TrackingRules(
+                    remembers=self.tracker.remembers,
+                    decays=self.tracker.decays,
+                    omega=Omega(bottom1, top1, bottom2, top2),
+                    spread=self._largest_spread,
+                    largest=torch.finfo(dtype).max,
+                ),
+            )
+        return self._rules[dtype]
 
     def _edges(self) -> tuple[Tensor, Tensor]:
         """Lower and upper bounds of Ω for every label, (L, 2)."""
