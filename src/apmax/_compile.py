@@ -31,6 +31,11 @@ def kernel(function: Function) -> Function:
     return _compiled(function)
 
 
+def inner_kernel(function: Function) -> Function:
+    """Compile a kernel that only other kernels call, without a wrapper for Python."""
+    return _compiled(function, no_cpython_wrapper=True)
+
+
 def reordering_kernel(function: Function) -> Function:
     """Compile a kernel whose sums may be reordered, so that they vectorise.
 

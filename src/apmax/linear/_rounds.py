@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apmax._compile import kernel
+from apmax._compile import inner_kernel, kernel
 from apmax.objective._batch import (
     CUSTOM,
     estimate_rows,
@@ -100,7 +100,7 @@ class Memory(NamedTuple):
     written_at: NDArray[np.int64]
 
 
-@kernel
+@inner_kernel
 def _scale_weights(features, w, scaled):
     """Fill `scaled` and return `offset` such that z = x·scaled + offset."""
     offset = w[-1]
@@ -111,7 +111,7 @@ def _scale_weights(features, w, scaled):
     return offset
 
 
-@kernel
+@inner_kernel
 def _read_ahead(features, examples, chosen, touched):
     """Touch every example once, so that the memory loads overlap.
 
@@ -127,7 +127,7 @@ def _read_ahead(features, examples, chosen, touched):
             touched[k] = features.dense[row, 0]
 
 
-@kernel
+@inner_kernel
 def _score(features, examples, chosen, scaled, offset, scores):
     """Compute σ(z) of the chosen examples."""
     for k in range(chosen.size):
@@ -143,7 +143,7 @@ def _score(features, examples, chosen, scaled, offset, scores):
         scores[k] = (1.0 if z >= 0 else tail) / (1.0 + tail)
 
 
-@kernel
+@inner_kernel
 def _add_vjp(features, examples, chosen, scores, pulls, pulled):
     """Add Σ pull · σ′ · x of the chosen examples to `pulled`, and Σ pull · σ′ to its last entry."""
     for k in range(chosen.size):
@@ -161,7 +161,7 @@ def _add_vjp(features, examples, chosen, scores, pulls, pulled):
         pulled[-1] += factor
 
 
-@kernel
+@inner_kernel
 def _fill_gradient(features, rules, memory, pulled, gradient):
     """Compute ∇̃ in (w, b): apply scale and centre, and add the gradient of the penalty."""
     total = pulled[-1]
@@ -174,7 +174,7 @@ def _fill_gradient(features, rules, memory, pulled, gradient):
         gradient[k] += 2.0 * rules.penalty * memory.w[k]
 
 
-@kernel
+@inner_kernel
 def _update_rows(rules, memory, rows, g1, g2, beta0, t, decay, old, factors):
     """Move and store rows of U in round t; g1 and g2 become the new rows."""
     u, written_at = memory.u, memory.written_at
@@ -194,7 +194,7 @@ def _update_rows(rules, memory, rows, g1, g2, beta0, t, decay, old, factors):
         written_at[rows[i]] = t
 
 
-@kernel
+@inner_kernel
 def _take_step(rules, memory, gradient, eta, beta1, t):
     """Take the step of eq. (ada); separate plain loops vectorise."""
     w, m, average, v = memory.w, memory.m, memory.average, memory.v
@@ -222,7 +222,7 @@ def _take_step(rules, memory, gradient, eta, beta1, t):
         w[k] -= eta * m[k] / (np.sqrt(v[k]) + rules.delta)
 
 
-@kernel
+@inner_kernel
 def _weigh(weights, chosen, out):
     """Copy the weights of the chosen examples; without weights, `out` holds ones already."""
     if weights.size:
@@ -230,7 +230,7 @@ def _weigh(weights, chosen, out):
             out[k] = weights[chosen[k]]
 
 
-@kernel
+@inner_kernel
 def _norm(x):
     """Return ‖x‖."""
     total = 0.0
@@ -239,14 +239,14 @@ def _norm(x):
     return np.sqrt(total)
 
 
-@kernel
+@inner_kernel
 def _set_all(array, number):
     """Assign `number` to every entry."""
     for k in range(array.size):
         array[k] = number
 
 
-@kernel
+@inner_kernel
 def _fill_side(rules, value, slope, s, side):
     """Fill the pairs of one side by the method's surrogate."""
     if rules.kind == CUSTOM:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apmax._compile import kernel, reordering_kernel
+from apmax._compile import inner_kernel, reordering_kernel
 from apmax.validation import Floats
 
 MAX_EXPONENT = 600.0
@@ -49,7 +49,7 @@ class BatchSide(NamedTuple):
     pulls: Floats  # (k,): gradient with respect to each score
 
 
-@kernel
+@inner_kernel
 def new_side(batch, size):
     """Allocate a side of `size` examples of weight 1."""
     weights = np.empty(size)
@@ -65,7 +65,7 @@ def new_side(batch, size):
     )
 
 
-@kernel
+@inner_kernel
 def fill_pairs(kind, gamma, s, side):
     """Fill values and slopes of `side` against the scores `s` of the positives."""
     scores, values, slopes = side.scores, side.values, side.slopes
@@ -101,7 +101,7 @@ def fill_pairs(kind, gamma, s, side):
             slopes[i, k] = gamma * tail / ((1.0 + tail) * (1.0 + tail))
 
 
-@kernel
+@inner_kernel
 def fill_custom_pairs(value, slope, gamma, s, side):
     """Fill values and slopes by calling compiled functions of single numbers."""
     for i in range(s.size):
@@ -111,7 +111,7 @@ def fill_custom_pairs(value, slope, gamma, s, side):
             side.slopes[i, k] = slope(x, gamma)
 
 
-@kernel
+@inner_kernel
 def leave_out_self(rows, chosen, side):
     """Remove the pairs of a positive with itself; count the others."""
     for i in range(rows.size):
@@ -148,7 +148,7 @@ def _add_pulls(slopes, v, pulls, factors, own):
         own[i] -= total
 
 
-@kernel
+@inner_kernel
 def weigh_pairs(rules, m, n, plus, minus, w_plus, w_minus):
     """Compute the weights of a pair with another positive and with a negative, per row."""
     for i in range(w_plus.size):
@@ -160,7 +160,7 @@ def weigh_pairs(rules, m, n, plus, minus, w_plus, w_minus):
             w_minus[i] = 1.0
 
 
-@kernel
+@inner_kernel
 def estimate_rows(rules, m, n, v, plus, minus, w_plus, w_minus, g1, g2):
     """Compute g̃ of every row of the batch, eq. (3), and the weights of its pairs."""
     weigh_pairs(rules, m, n, plus, minus, w_plus, w_minus)
@@ -172,7 +172,7 @@ def estimate_rows(rules, m, n, v, plus, minus, w_plus, w_minus, g1, g2):
     _add_values(minus.values, minus.weights, w_minus, g2)
 
 
-@kernel
+@inner_kernel
 def pull_rows(v, u1, u2, plus, minus, w_plus, w_minus, c):
     """Compute ∇g̃ᵀ∇f(U): c with respect to the rows, and the pulls of both sides.
 
@@ -188,7 +188,7 @@ def pull_rows(v, u1, u2, plus, minus, w_plus, w_minus, c):
     _add_pulls(minus.slopes, minus.weights, minus.pulls, w_minus, c)
 
 
-@kernel
+@inner_kernel
 def move_rows(omega, beta0, gain, factors, old, g1, g2):
     """Turn estimates into rows of U: Π[(1−β₀) Π[factor · old] + gain · g], or Π[g] if new.
 

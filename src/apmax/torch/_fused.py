@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from apmax._compile import kernel
+from apmax._compile import inner_kernel, kernel
 from apmax.objective._batch import (
     estimate_rows,
     fill_pairs,
@@ -35,7 +35,7 @@ class TrackingRules(NamedTuple):
     largest: float  # largest number that U can hold
 
 
-@kernel
+@inner_kernel
 def _row_of(cells, example):
     """Return the row of an example among the sorted positives, or −1."""
     low, high = 0, cells.size
@@ -48,7 +48,7 @@ def _row_of(cells, example):
     return low if low < cells.size and cells[low] == example else -1
 
 
-@kernel
+@inner_kernel
 def _readable(scores, index, n, spread):
     """Return whether scores are finite and within `spread`, and indices valid and distinct."""
     least, most = np.inf, -np.inf
@@ -74,7 +74,7 @@ def _readable(scores, index, n, spread):
     return scores.size > 0
 
 
-@kernel
+@inner_kernel
 def _update_rows(tracking, clock, u, written_at, rows, g1, g2):
     """Move and store rows of U; g1 and g2 become the new rows. Return whether they fit."""
     old, factors = np.empty((rows.size, 2)), np.empty(rows.size)
