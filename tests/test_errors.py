@@ -38,7 +38,7 @@ SCORE_ROWS: list[tuple[str, Any, Any, dict[str, Any], type[Exception], str]] = [
     ("complex scores", Y, [1j, 1, 2], {}, errors.NotNumericError, r"complex"),
     ("two columns", Y, [[0.1, 0.9]] * 3, {}, errors.ShapeError, r"shape \(3, 2\).*predict_proba"),
     ("a single number", 1, 0.5, {}, errors.ShapeError, r"one-dimensional"),
-    ("empty", [], [], {}, errors.EmptyInputError, r"is empty"),
+    ("empty", [], [], {}, errors.ShapeError, r"is empty"),
     ("lengths differ", Y, S[:2], {}, errors.ShapeError, r"3 elements.*2|2 elements.*3"),
     ("no positive", [0, 0, 0], S, {}, errors.NoPositiveError, r"no positive.*pos_label"),
     ("no positive, -1", [-1, -1, -1], S, {}, errors.NoPositiveError, r"no positive"),

@@ -5,8 +5,7 @@
     ApmaxError
     ├── RankError (a RuntimeError)          another process of a distributed run failed
     └── InputError (also a ValueError)      an argument or file cannot be used
-        ├── EmptyInputError                 an array is empty
-        ├── ShapeError                      wrong number of dimensions, or lengths that differ
+        ├── ShapeError                      empty, wrong dimensions, or lengths that differ
         ├── NotNumericError                 text or objects instead of numbers
         ├── NonFiniteError                  NaN or infinity
         ├── LabelError                      labels are not two known classes
@@ -37,12 +36,8 @@ class InputError(ApmaxError, ValueError):
     """An argument cannot be used; also a ValueError, as scikit-learn users expect."""
 
 
-class EmptyInputError(InputError):
-    """An array has no elements."""
-
-
 class ShapeError(InputError):
-    """An array has the wrong number of dimensions, or two lengths differ."""
+    """An array is empty or has the wrong number of dimensions, or two lengths differ."""
 
 
 class NotNumericError(InputError):

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apmax.errors import (
-    EmptyInputError,
     LabelError,
     NonFiniteError,
     NoPositiveError,
@@ -202,7 +201,7 @@ def _as_vector(values: ArrayLike, name: str) -> NDArray[Any]:
             "example, for example predict_proba(X)[:, 1]"
         )
     if array.size == 0:
-        raise EmptyInputError(f"`{name}` is empty: pass one value per example")
+        raise ShapeError(f"`{name}` is empty: pass one value per example")
     return array
 
 

@@ -138,8 +138,8 @@ def _is_running(process: int) -> bool:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # a process of another user
-        return True
+    except PermissionError:  # a process of another user
+        pass
     return True
 
 

@@ -77,19 +77,15 @@ class Difference:
 
 @dataclass(frozen=True, eq=False)
 class Leaderboard:
-    """AP per fold of several models; the first is the baseline.
+    """AP per fold of several models on the same folds; the first is the baseline.
 
-    Parameters
-    ----------
-    ap : dict of str to array
-        AP of each model on the same folds, in the same order.
-    test_fraction : float
-        Share of the data that a fold tests. Folds share training data, so the variance of the
-        mean is corrected to (1/J + test/train) s² for J folds (Nadeau and Bengio, 2003).
+    Folds share training data, so the variance of a mean over J folds is corrected to
+    (1/J + test/train) s² (Nadeau and Bengio, 2003).
     """
 
     ap: dict[str, Floats]
     test_fraction: float
+    """Share of the data that a fold tests."""
 
     @property
     def folds(self) -> int:

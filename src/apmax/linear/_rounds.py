@@ -231,15 +231,6 @@ def _weigh(weights, chosen, out):
 
 
 @inner_kernel
-def _norm(x):
-    """Return ‖x‖."""
-    total = 0.0
-    for k in range(x.size):
-        total += x[k] * x[k]
-    return np.sqrt(total)
-
-
-@inner_kernel
 def _set_all(array, number):
     """Assign `number` to every entry."""
     for k in range(array.size):
@@ -257,7 +248,7 @@ def _fill_side(rules, value, slope, s, side):
 
 @kernel
 def run_rounds(features, positives, negatives, weights, draws, steps, rules, value, slope, memory):
-    """Run one round per row of the draws; return ‖∇̃‖ of the last.
+    """Run one round per row of the draws; return ∇̃ of the last.
 
     `weights` are those of the positives and of the negatives, empty if all are 1; their mean over
     the positives is 1. `value` and `slope` are ℓ and ℓ′ of a surrogate of kind CUSTOM, as compiled
@@ -316,7 +307,7 @@ def run_rounds(features, positives, negatives, weights, draws, steps, rules, val
         _add_vjp(features, negatives, i_minus, slopes_minus.scores, slopes_minus.pulls, pulled)
         _fill_gradient(features, rules, memory, pulled, gradient)
         _take_step(rules, memory, gradient, steps.eta[r], steps.beta1[r], t)
-    return _norm(gradient)
+    return gradient
 
 
 @kernel

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from apmax.interrupts import cooperative_interrupts
-from apmax.linear.base import LinearAPModel, TrainingSet
+from apmax.linear.base import LinearAPModel
 from apmax.linear.blas_threads import one_blas_thread
-from apmax.linear.design import Design, make_design
-from apmax.linear.full_batch import Minimum, ap_objective, fit_logistic, minimise, relative_penalty
+from apmax.linear.design import make_design
+from apmax.linear.full_batch import ap_objective, fit_logistic, minimise, relative_penalty
 from apmax.linear.history import EvaluationSet, History
 from apmax.linear.result import FitResult
-from apmax.objective.surrogates import Surrogate, check_surrogate, default_gamma, resolve
-from apmax.registry import Registry
-from apmax.validation import Floats, check_count, check_gamma, check_real
+from apmax.objective.surrogates import Surrogate, resolve_with_gamma
+from apmax.validation import Floats, check_count, check_real
 
 LOGISTIC_C = 1.0
 """C of the logistic regression that anchors a single fit."""
-
-
-class FullBatchSettings(NamedTuple):
-    """Validated parameters of a full-batch fit."""
-
-    surrogate: Surrogate
-    gamma: float
-    alpha: float
-    anchored: bool
 
 
 class APClassifier(LinearAPModel):
@@ -53,11 +43,8 @@ class APClassifier(LinearAPModel):
     gamma : float, optional
         Slope or margin of the surrogate in units of the score σ(w·x + b). The default is 20 for
         "logistic", 0.1 for "squared_hinge" and 1 for your own.
-    alpha : float, optional
-        Strength of the penalty, ≥ 0. The default is 1 with an anchor and 1e-5 without.
-    anchor : {"logistic", None}, default="logistic"
-        "logistic" penalises the distance to a logistic regression with C=1; None penalises
-        ‖w‖².
+    alpha : float, default=1.0
+        Strength of the penalty on the distance to a logistic regression with C=1; ≥ 0.
     max_iter : int, default=200
         Largest number of iterations.
     tol : float, default=1e-4
@@ -106,15 +93,13 @@ class APClassifier(LinearAPModel):
         *,
         surrogate: str | Surrogate = "logistic",
         gamma: float | None = None,
-        alpha: float | None = None,
-        anchor: str | None = "logistic",
+        alpha: float = 1.0,
         max_iter: int = 200,
         tol: float = 1e-4,
     ) -> None:
         self.surrogate = surrogate
         self.gamma = gamma
         self.alpha = alpha
-        self.anchor = anchor
         self.max_iter = max_iter
         self.tol = tol
 
@@ -135,7 +120,7 @@ class APClassifier(LinearAPModel):
         APClassifier
             The fitted estimator.
         """
-        settings = self._settings()
+        surrogate, gamma = self._checked_parameters()
         data = self._checked(X, y, sample_weight).without_zero_weights()
         with cooperative_interrupts(), one_blas_thread(np.prod(data.X.shape)):
             scaling = "maximum" if sp.issparse(data.X) else "deviation"
@@ -143,12 +128,29 @@ class APClassifier(LinearAPModel):
             history = History(
                 EvaluationSet.of(data, design), on_progress=self.on_progress, steps=self.max_iter
             )
-            anchor = np.zeros(design.parameters)
-            if settings.anchored:
-                anchor = fit_logistic(
-                    design, data.positive, data.weight, C=LOGISTIC_C, total=data.total
-                ).w
-            found = self._minimise(settings, design, data, anchor, history)
+            anchor = fit_logistic(
+                design, data.positive, data.weight, C=LOGISTIC_C, total=data.total
+            ).w
+            penalty = relative_penalty(self.alpha, anchor)
+            objective = ap_objective(
+                design,
+                data.positive,
+                data.weight,
+                surrogate=surrogate,
+                gamma=gamma,
+                penalty=penalty,
+                anchor=anchor,
+            )
+
+            def record(w: Floats, value: float, gradient: Floats) -> None:
+                away = w[:-1] - anchor[:-1]
+                ap = -value + penalty * float(away @ away)
+                history.record(len(history.rows), w, ap, float(np.linalg.norm(gradient)))
+
+            record(anchor, *objective(anchor))
+            found = minimise(
+                objective, anchor, max_iter=self.max_iter, tol=self.tol, each_iteration=record
+            )
         message = found.message
         if not (found.converged or found.interrupted):
             message += ": increase max_iter, tol or alpha"
@@ -156,47 +158,10 @@ class APClassifier(LinearAPModel):
         self._finish(design, found.w, data, history.columns(), result)
         return self
 
-    def _minimise(
-        self,
-        settings: FullBatchSettings,
-        design: Design,
-        data: TrainingSet,
-        anchor: Floats,
-        history: History,
-    ) -> Minimum:
-        alpha = settings.alpha
-        penalty = relative_penalty(alpha, anchor) if settings.anchored else alpha
-        objective = ap_objective(
-            design,
-            data.positive,
-            data.weight,
-            surrogate=settings.surrogate,
-            gamma=settings.gamma,
-            penalty=penalty,
-            anchor=anchor,
-        )
-
-        def record(w: Floats, value: float, gradient: Floats) -> None:
-            away = w[:-1] - anchor[:-1]
-            surrogate_ap = -value + penalty * float(away @ away)
-            history.record(len(history.rows), w, surrogate_ap, float(np.linalg.norm(gradient)))
-
-        record(anchor, *objective(anchor))
-        return minimise(
-            objective, anchor, max_iter=self.max_iter, tol=self.tol, each_iteration=record
-        )
-
-    def _settings(self) -> FullBatchSettings:
-        """Validate the parameters before any state changes."""
-        surrogate = resolve(self.surrogate)
-        gamma = check_gamma(default_gamma(surrogate) if self.gamma is None else self.gamma)
-        check_surrogate(surrogate, gamma)
-        if self.anchor is not None:
-            Registry("anchor", {"logistic": True}).choose(self.anchor)
-        anchored = self.anchor is not None
-        alpha = (1.0 if anchored else 1e-5) if self.alpha is None else self.alpha
-        why = "0 is no penalty; larger values stay nearer to the anchor"
-        alpha = check_real(alpha, "alpha", at_least=0, why=why)
+    def _checked_parameters(self) -> tuple[Surrogate, float]:
+        """Validate the parameters before any state changes; return the surrogate and its γ."""
+        why = "0 is no penalty; larger values stay nearer to logistic regression"
+        check_real(self.alpha, "alpha", at_least=0, why=why)
         check_count(self.max_iter, "max_iter", why="it is the number of iterations")
         check_real(self.tol, "tol", above=0, why="it is the stopping tolerance; try 1e-4")
-        return FullBatchSettings(surrogate, gamma, alpha, anchored)
+        return resolve_with_gamma(self.surrogate, self.gamma)

@@ -21,8 +21,8 @@ from apmax.linear.full_batch import Minimum, fit_logistic
 from apmax.linear.history import EvaluationSet, ProgressLog
 from apmax.linear.path import Anchor, FoldPath, Path
 from apmax.linear.result import FitResult
-from apmax.objective.surrogates import Surrogate, check_surrogate, default_gamma, resolve
-from apmax.validation import Floats, check_count, check_gamma, check_real
+from apmax.objective.surrogates import Surrogate, resolve_with_gamma
+from apmax.validation import Floats, check_count, check_real
 
 DEFAULT_ALPHAS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 DEFAULT_CS = tuple(np.logspace(-4, 4, 10).tolist())
@@ -226,9 +226,7 @@ class APClassifierCV(LinearAPModel):
         return results
 
     def _checked_path(self) -> Path:
-        surrogate = resolve(self.surrogate)
-        gamma = check_gamma(default_gamma(surrogate) if self.gamma is None else self.gamma)
-        check_surrogate(surrogate, gamma)
+        surrogate, gamma = resolve_with_gamma(self.surrogate, self.gamma)
         check_count(self.max_iter, "max_iter", why="it is the number of iterations")
         check_real(self.tol, "tol", above=0, why="it is the stopping tolerance; try 1e-4")
         alphas = _strengths(self.alphas, "alphas")

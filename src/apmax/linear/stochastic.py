@@ -120,7 +120,7 @@ class StochasticRun:
         if self.fade_over is not None:
             eta *= np.maximum(self.fade_over - times + 1, 0) / self.fade_over
         steps = Steps(self.rounds, eta, beta0, beta1, self._log_decay_through(beta0))
-        self.gradient_norm = run_rounds(
+        gradient = run_rounds(
             self.features,
             self.positives,
             self.negatives,
@@ -131,6 +131,7 @@ class StochasticRun:
             *self.custom,
             self.memory,
         )
+        self.gradient_norm = float(np.linalg.norm(gradient))
         self.rounds += rounds
 
     def _log_decay_through(self, beta0: Floats) -> Floats:

@@ -21,8 +21,8 @@ from apmax.linear.result import FitResult
 from apmax.linear.stochastic import SAMPLING, StochasticRun, check_method
 from apmax.methods import SCHEDULES, Method, check_beta, resolve_method
 from apmax.objective.exact import evaluate
-from apmax.objective.surrogates import Surrogate, check_surrogate, default_gamma, resolve
-from apmax.validation import Floats, check_count, check_gamma, check_real, check_switch
+from apmax.objective.surrogates import Surrogate, resolve, resolve_with_gamma
+from apmax.validation import Floats, check_count, check_real, check_switch
 
 ROUNDS_PER_CHUNK = 500
 """Rounds between two checks for Ctrl-C."""
@@ -241,11 +241,10 @@ class StochasticAPClassifier(LinearAPModel):
         """Validate the parameters before any state changes."""
         method = resolve_method(self.method)
         check_method(method)
-        surrogate = resolve(self.surrogate)
         gamma = self.gamma
         if gamma is None:
-            gamma = STOCHASTIC_GAMMA.get(surrogate.name, default_gamma(surrogate))
-        check_surrogate(surrogate, check_gamma(gamma))
+            gamma = STOCHASTIC_GAMMA.get(resolve(self.surrogate).name)
+        surrogate, gamma = resolve_with_gamma(self.surrogate, gamma)
         schedule = method.schedule
         if self.schedule is not None:
             schedule = SCHEDULES.choose(self.schedule)
@@ -321,8 +320,7 @@ class _StochasticFit(NamedTuple):
             value, _ = evaluate(expit(margins), positive, weight, surrogate, gamma)
         else:  # all pairs are equal: every precision is the share of positives
             value = float(np.average(positive, weights=weight))
-        norm = float(run.gradient_norm)
-        return self.history.record(run.rounds, run.w.copy(), value, norm, margins)
+        return self.history.record(run.rounds, run.w.copy(), value, run.gradient_norm, margins)
 
     def _is_worse(self) -> bool:
         """Return whether the result is no better than w = 0."""

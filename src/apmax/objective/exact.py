@@ -21,14 +21,11 @@ from apmax.objective.surrogates import (
     LOGISTIC,
     SQUARED_HINGE,
     Surrogate,
-    check_surrogate,
-    default_gamma,
-    resolve,
+    resolve_with_gamma,
 )
 from apmax.validation import (
     Floats,
     Mask,
-    check_gamma,
     check_labels,
     check_same_length,
     check_scores,
@@ -98,9 +95,7 @@ def surrogate_ap(
     >>> result.gradient.round(3).tolist()
     [0.391, -0.477, 0.134, -0.048]
     """
-    chosen = resolve(surrogate)
-    gamma = check_gamma(default_gamma(chosen) if gamma is None else gamma)
-    check_surrogate(chosen, gamma)
+    chosen, gamma = resolve_with_gamma(surrogate, gamma)
     s = check_scores(scores)
     positive = check_labels(y, pos_label=pos_label)
     check_same_length(scores=s, y=positive)

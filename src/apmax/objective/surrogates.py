@@ -7,17 +7,10 @@ name                  ℓ(x)                           ℓ′(x)
 ``logistic``          σ(γx) = 1 / (1 + exp(−γx))     γ σ(γx) σ(−γx)
 ====================  =============================  ==============================
 
-γ is the margin of the first and the slope of the second. Add your own with :func:`register`.
-
-==========================================  =======================================================
-where it runs                               how a surrogate of your own is evaluated
-==========================================  =======================================================
-`surrogate_ap`, `APClassifier`, `…CV`       `value` and `slope` in NumPy, pair by pair, O(mn)
-`StochasticAPClassifier`                    `value` and `slope` compiled by Numba for single numbers
-`apmax.torch.APLoss`                        `value` and `slope` in NumPy on the CPU, per batch
-==========================================  =======================================================
-
-A surrogate that Numba cannot compile raises :class:`apmax.errors.BackendError` there.
+γ is the margin of the first and the slope of the second. Add your own with :func:`register`: it is
+evaluated in NumPy, pair by pair, by `surrogate_ap`, `APClassifier`, `APClassifierCV` and
+`apmax.torch.APLoss`, and compiled by Numba for `StochasticAPClassifier`. One that Numba cannot
+compile raises :class:`apmax.errors.BackendError` there.
 """
 
 from __future__ import annotations
@@ -29,7 +22,7 @@ import numpy as np
 
 from apmax.errors import ParameterError
 from apmax.registry import Registry
-from apmax.validation import Floats
+from apmax.validation import Floats, check_gamma
 
 PairFunction = Callable[[Floats, float], Floats]
 """(x, γ) → one value per x, in plain NumPy arithmetic that also works for single numbers."""
@@ -145,6 +138,14 @@ DEFAULT_GAMMA = {"logistic": 20.0, "squared_hinge": 0.1}
 def default_gamma(surrogate: str | Surrogate) -> float:
     """Return the default γ; 1 for a surrogate that is not built in."""
     return DEFAULT_GAMMA.get(resolve(surrogate).name, 1.0)
+
+
+def resolve_with_gamma(surrogate: str | Surrogate, gamma: float | None) -> tuple[Surrogate, float]:
+    """Return a validated surrogate and its γ; None is the default γ."""
+    chosen = resolve(surrogate)
+    gamma = check_gamma(default_gamma(chosen) if gamma is None else gamma)
+    check_surrogate(chosen, gamma)
+    return chosen, gamma
 
 
 SQUARED_HINGE = register(Surrogate("squared_hinge", squared_hinge, squared_hinge_slope))

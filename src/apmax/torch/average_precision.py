@@ -12,16 +12,15 @@ from torch import Tensor
 from apmax.errors import BackendError, NonFiniteError, ParameterError, ShapeError
 from apmax.methods import TRACKERS, Schedule, Tracker
 from apmax.objective.omega import Omega
-from apmax.objective.surrogates import Surrogate, check_surrogate, default_gamma, resolve
+from apmax.objective.surrogates import Surrogate, resolve_with_gamma
 from apmax.torch.batch_losses import SkippingLoss
 from apmax.torch.checks import check_finite, check_floating, check_index, check_rows
-from apmax.torch.compositional import CompositionalLoss
+from apmax.torch.compositional import CompositionalLoss, with_gradient
 from apmax.torch.distributed import gather_checked
-from apmax.torch.known_gradient import with_gradient
 from apmax.torch.labels import LabelTable
 from apmax.torch.pairs import pair_sums, pair_sums_vjp, rank_batch
 from apmax.torch.tensor_surrogates import BUILT_IN, pair_terms
-from apmax.validation import check_gamma, check_real, check_switch
+from apmax.validation import check_real, check_switch
 
 NO_RANKING = "has no negatives or fewer than two positives"
 
@@ -115,9 +114,7 @@ class APLoss(CompositionalLoss, SkippingLoss):
         poor_batch: str = "skip",
         process_group: Any = None,
     ) -> None:
-        chosen = resolve(surrogate)
-        gamma = check_gamma(default_gamma(chosen) if gamma is None else gamma)
-        check_surrogate(chosen, gamma)
+        chosen, gamma = resolve_with_gamma(surrogate, gamma)
         if spread is not None:
             why = "it is the largest difference of two scores; None sets no bound"
             check_real(spread, "spread", above=0, why=why)

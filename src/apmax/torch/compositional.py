@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from apmax.errors import BackendError, ParameterError, ShapeError
 from apmax.methods import (
@@ -26,7 +27,6 @@ from apmax.methods import (
 )
 from apmax.torch.checks import check_box, check_finite, check_floating, check_index, check_rows
 from apmax.torch.distributed import gather_checked
-from apmax.torch.known_gradient import with_gradient
 from apmax.validation import check_count
 
 
@@ -318,3 +318,23 @@ class CompositionalLoss(nn.Module):
 
     def _own_buffers(self) -> list[Tensor]:
         return [buffer for buffer in self._buffers.values() if buffer is not None]
+
+
+def with_gradient(inputs: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+    """Return `value` as a function of `inputs` that has this `gradient`."""
+    result: Tensor = _WithGradient.apply(inputs, value, gradient)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _WithGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+        ctx.save_for_backward(gradient)
+        ctx.dtype = inputs.dtype
+        return value.clone()  # a separate tensor, so that ``loss /= 4`` works
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, outside: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return (gradient * outside).to(ctx.dtype), None, None

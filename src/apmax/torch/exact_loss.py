@@ -8,17 +8,10 @@ import torch
 from torch import Tensor
 
 from apmax.objective.exact import surrogate_ap
-from apmax.objective.surrogates import (
-    LOGISTIC,
-    Surrogate,
-    check_surrogate,
-    default_gamma,
-    resolve,
-)
+from apmax.objective.surrogates import LOGISTIC, Surrogate, resolve_with_gamma
 from apmax.torch.batch_losses import BatchLoss
-from apmax.torch.known_gradient import with_gradient
+from apmax.torch.compositional import with_gradient
 from apmax.torch.logistic_summary import MAX_CELLS, summary_ap
-from apmax.validation import check_gamma
 
 HOST_DEVICES = ("cpu", "mps")
 """Devices whose batches are summed on the CPU: MPS has no double precision."""
@@ -63,10 +56,8 @@ class ExactAPLoss(BatchLoss):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._surrogate = resolve(surrogate)
+        self._surrogate, self.gamma = resolve_with_gamma(surrogate, gamma)
         self.surrogate = self._surrogate.name
-        self.gamma = check_gamma(default_gamma(self._surrogate) if gamma is None else gamma)
-        check_surrogate(self._surrogate, self.gamma)
 
     def of_column(self, scores: Tensor, positive: Tensor) -> Tensor:
         """Return the loss with a gradient that is computed together with the value."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from apmax.errors import EmptyInputError, LabelError, NoPositiveError, ShapeError
+from apmax.errors import LabelError, NoPositiveError, ShapeError
 from apmax.validation import check_labels
 
 
@@ -108,7 +108,7 @@ def _read(labels: Any) -> tuple[Any, Any]:
     if array.ndim != 2 or array.shape[1] == 1:
         return positives_of(array)[:, None], None
     if array.size == 0:
-        raise EmptyInputError("`labels` is empty: pass one row per example")
+        raise ShapeError("`labels` is empty: pass one row per example")
     positive, missing = (mask.numpy() for mask in label_masks(torch.as_tensor(array)))
     if not positive.any():
         raise NoPositiveError("`labels` holds no positive example: average precision needs one")

@@ -33,14 +33,8 @@ CHUNK = 1 << 18
 def summary_ap(scores: Tensor, positive: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
     """ÂP and its gradient with respect to the scores.
 
-    Parameters
-    ----------
-    scores : Tensor of shape (n,)
-        Double precision, with a range of at most ``MAX_CELLS / gamma``.
-    positive : Tensor of shape (n,)
-        Mask of the positives, with both classes in it.
-    gamma : float
-        Slope γ of σ(γ(s_j − s_i)).
+    `scores` are doubles with a range of at most ``MAX_CELLS / gamma``; `positive` is the mask of
+    the positives, with both classes in it.
     """
     low, high = torch.aminmax(scores)
     cells = max(1, math.ceil(float((high - low) * gamma)))

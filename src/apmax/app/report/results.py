@@ -14,24 +14,14 @@ from apmax.validation import Floats, Mask, check_labels, check_same_length, chec
 
 @dataclass(frozen=True, eq=False)
 class ScoredModel:
-    """A model's scores of labelled rows.
-
-    Parameters
-    ----------
-    name : str
-        The name of the model.
-    y : array of bool, {0, 1} or {-1, 1}
-        The labels.
-    scores : array of float
-        Probabilities if all lie within [0, 1], and log-odds otherwise.
-    coefficients : sequence of (str, float), optional
-        Features of a linear model and their weights per standard deviation, largest first.
-    """
+    """A model's scores of labelled rows."""
 
     name: str
     y: Mask
     scores: Floats
+    """Probabilities if all lie within [0, 1], and log-odds otherwise."""
     coefficients: Sequence[tuple[str, float]] = ()
+    """Features of a linear model and their weights per standard deviation, largest first."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "y", check_labels(self.y))
@@ -56,27 +46,15 @@ class ScoredModel:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """Everything that one report shows.
-
-    Parameters
-    ----------
-    title : str
-        The heading.
-    results : sequence of ScoredModel
-        Models scored on the same rows.
-    leaderboard : Leaderboard, optional
-        AP over the folds of a cross-validation.
-    facts : mapping of str to str
-        Facts about the data and the training.
-    command : str
-        The command that writes this report.
-    warnings : sequence of str
-        Problems that are shown first, one sentence each.
-    """
+    """Everything that one report shows."""
 
     title: str
     results: Sequence[ScoredModel]
+    """Models scored on the same rows."""
     leaderboard: Leaderboard | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    """Facts about the data and the training."""
     command: str = ""
+    """The command that writes this report."""
     warnings: Sequence[str] = ()
+    """Problems that are shown first, one sentence each."""
