@@ -1,4 +1,4 @@
-"""Compare logistic regression, APClassifierCV and boosted trees on the same folds."""
+"""Compare logistic regression, APClassifierCV and gradient boosting on the same folds."""
 
 from __future__ import annotations
 
@@ -133,12 +133,12 @@ def compare(dataset: Dataset, *, folds: int = 5, repeats: int = 2, seed: int = 0
 
 
 def candidates(X: Any) -> dict[str, Callable[[Any, Mask], Any]]:
-    """Return a function that fits each model; boosted trees only for a dense matrix."""
+    """Return a function that fits each model; gradient boosting only for a dense matrix."""
     trees = HistGradientBoostingClassifier(random_state=0)
     return {
         "logistic regression": _fit_logistic_regression,
         "apmax (APClassifierCV)": APClassifierCV().fit,
-        **({} if sp.issparse(X) else {"boosted trees": trees.fit}),
+        **({} if sp.issparse(X) else {"gradient boosting": trees.fit}),
     }
 
 

@@ -15,7 +15,7 @@ def test_models_are_compared_and_reported(folder: Path) -> None:
     prices = [f"${1000 + k:,}" for k in range(600)]
     pd.read_csv("loans.csv").assign(price=prices).to_csv("odd.csv", index=False)
     result = as_json("compare", "odd.csv", *FAST, "--report", "c.html")
-    names = ["logistic regression", "apmax (APClassifierCV)", "boosted trees"]
+    names = ["logistic regression", "apmax (APClassifierCV)", "gradient boosting"]
     assert list(result["models"]) == names
     for name in names[1:]:
         assert len(result["models"][name]["ap"]) == 2

@@ -15,7 +15,7 @@ def test_the_demo_prints_a_leaderboard_and_writes_a_report(
 ) -> None:
     monkeypatch.setattr(demo, "FOLDS", 2)
     models = as_json("demo", "--out", str(tmp_path / "out"))["models"]
-    assert "boosted trees" in models
+    assert "gradient boosting" in models
     assert all(model["mean"] > 0.7 for model in models.values())
     page = (tmp_path / "out" / "report.html").read_text()
     assert "digit 8 among all digits" in page

@@ -30,7 +30,7 @@ def compare(
     repeats: Annotated[int, typer.Option(min=1, help="Number of cross-validations.")] = 2,
     seed: Seed = 0,
 ) -> None:
-    """Compare logistic regression, apmax and boosted trees on the same folds.
+    """Compare logistic regression, apmax and gradient boosting on the same folds.
 
     [bold]Example:[/bold] apmax compare adult.csv --target last --report adult.html
     """

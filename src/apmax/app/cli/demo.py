@@ -21,7 +21,7 @@ def demo(
 ) -> None:
     """Find the digit 8 among handwritten digits, on data that comes with scikit-learn.
 
-    Compares logistic regression, apmax and boosted trees, as `apmax compare` does.
+    Compares logistic regression, apmax and gradient boosting, as `apmax compare` does.
     """
     console: Console = context.obj
     with console.errors():
