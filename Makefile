@@ -14,7 +14,7 @@ help:  ## show the targets
 setup: $(READY)  ## create .venv and install everything at the pinned versions
 
 $(DEMO_READY): pyproject.toml constraints.txt
-	@echo "apmax: setting up .venv (once, about a minute) …"
+	@echo "apmax: setting up .venv (once, one to two minutes) …"
 	@$(PYTHON) -c 'import sys; sys.exit("apmax needs Python 3.11 or newer; try make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
 	@$(PYTHON) -m venv --clear .venv
 	@$(PIP) install --constraint constraints.txt --upgrade pip

@@ -20,7 +20,7 @@ from apmax import (
 from apmax.app.io import load
 from apmax.app.model import load_model
 from apmax.linear.stochastic import check_method
-from apmax.methods import METHODS, Method, check_beta, register, resolve_method
+from apmax.methods import METHODS, Direction, Method, check_beta, register, resolve_method
 from apmax.objective.surrogates import SQUARED_HINGE, Surrogate
 from apmax.objective.surrogates import register as register_surrogate
 from apmax.validation import check_count
@@ -126,6 +126,9 @@ OPTION_ROWS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("recall as text", lambda: operating_point(Y, S, recall="0.7"), errors.ParameterError, r"got '0.7'"),
     ("surrogate flat, given", lambda: surrogate_ap(S, Y, surrogate=Surrogate("flat", lambda x, g: 0 * x, lambda x, g: 0 * x)), errors.ParameterError, r"must be positive"),
     ("surrogate of a wrong shape", lambda: surrogate_ap(S, Y, surrogate=Surrogate("one", lambda x, g: np.ones(1), lambda x, g: np.ones(1))), errors.ParameterError, r"one number per difference"),
+    ("surrogate with a wrong slope", lambda: surrogate_ap(S, Y, surrogate=Surrogate("w", lambda x, g: np.exp(x), lambda x, g: -x)), errors.ParameterError, r"slope must be the derivative"),
+    ("second moment misspelt", lambda: Direction("d", second_moment="runing"), errors.UnknownNameError, r"'running'"),
+    ("direction that is no direction", lambda: Method("a", "A", "none", 42, "constant"), errors.UnknownNameError, r"42"),
     ("surrogate that is no function", lambda: surrogate_ap(S, Y, surrogate=Surrogate("z", 1, 2)), errors.ParameterError, r"cannot be called"),
     ("batch ranks projected", lambda: Method("a", "A", "none", "plain", "constant", True, pairs="batch"), errors.ParameterError, r"projected=False"),
     ("no target", lambda: operating_point(Y, S), errors.ParameterError, r"either .* got neither"),

@@ -7,11 +7,14 @@ raises KeyboardInterrupt as usual. Blocks can be nested: the outermost one owns 
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+logger = logging.getLogger("apmax")
 
 
 class _State:
@@ -60,9 +63,10 @@ def cooperative_interrupts() -> Iterator[None]:
         if _State.requested:
             signal.default_int_handler(signum, frame)
         _State.requested = True
+        logger.warning("stopping at the next safe point; press Ctrl-C again to stop at once")
 
-    signal.signal(signal.SIGINT, handle)
     _State.active, _State.requested = True, False
+    signal.signal(signal.SIGINT, handle)
     try:
         yield
     finally:

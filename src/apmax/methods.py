@@ -79,6 +79,12 @@ class Direction:
     bound: Literal["none", "largest", "clipped"] = "none"
     """What is used of that average: itself, its largest value so far, or itself clipped."""
 
+    def __post_init__(self) -> None:
+        """Refuse switches that no back end has."""
+        moments, bounds = ("none", "moving", "running"), ("none", "largest", "clipped")
+        Registry("second_moment", dict.fromkeys(moments)).choose(self.second_moment)
+        Registry("bound", dict.fromkeys(bounds)).choose(self.bound)
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -154,13 +160,13 @@ class Method:
 
     def __post_init__(self) -> None:
         """Look up names, and refuse combinations that have no meaning."""
-        for name, registry in (
-            ("tracker", TRACKERS),
-            ("direction", DIRECTIONS),
-            ("schedule", SCHEDULES),
+        for name, registry, kind in (
+            ("tracker", TRACKERS, Tracker),
+            ("direction", DIRECTIONS, Direction),
+            ("schedule", SCHEDULES, Schedule),
         ):
             value = getattr(self, name)
-            if isinstance(value, str):
+            if not isinstance(value, kind):
                 object.__setattr__(self, name, registry.choose(value))
         resolve(self.surrogate)
         PAIRS.choose(self.pairs)

@@ -244,7 +244,7 @@ def test_files_that_are_not_models_are_refused(tmp_path: Path) -> None:
 
 
 def test_solvers_and_held_out_rows(loans: Dataset) -> None:
-    assert type(make_estimator("auto")).__name__ == "APClassifierCV"
+    assert type(make_estimator("cv")).__name__ == "APClassifierCV"
     assert type(make_estimator("cv", rarer=1)).__name__ == "APClassifier"
     with pytest.raises(UnknownNameError, match="did you mean 'soap-adam'"):
         make_estimator("soap-adma")

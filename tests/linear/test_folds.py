@@ -64,7 +64,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "one group": (StratifiedGroupKFold(3), r"splitter\.split\(X, y, groups\)"),
     "nothing": ([], "no split"),
     "triples": ([(ROWS, ROWS, ROWS)], "pairs of rows"),
-    "rows that are not there": ([(ROWS, ROWS + 1)], f"split 0 .* X has {N} rows"),
+    "rows that are not there": (
+        [(ROWS, ROWS + 1)],
+        f"cannot split the {N} rows of X .*out of bounds",
+    ),
     "one fold": (1, "at least 2"),
     "more folds than positives": (10**6, "lower cv"),
     "a fit without negatives": ([(ROWS[Y], ROWS)], "split 0 of `cv` fits no negative"),

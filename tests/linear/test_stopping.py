@@ -11,9 +11,10 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from apmax import APClassifier, FitResult, interrupts, surrogate_ap
+from apmax import APClassifier, FitResult, errors, interrupts, surrogate_ap
 from apmax.linear.design import Design
 from apmax.linear.history import EvaluationSet, History
+from apmax.linear.platt import platt
 from tests.linear.six_features import SMALL, N, X, Y, make
 
 
@@ -178,3 +179,33 @@ def test_the_history_starts_at_the_surrogate_of_equal_scores(surrogate: str, wei
     first = model.fit(X, Y, sample_weight=weight).history_["surrogate_ap"][0]
     exact = surrogate_ap(np.full(N, 0.5), Y, surrogate=surrogate, sample_weight=weight)
     assert first == pytest.approx(exact.value, rel=1e-9)
+
+
+@pytest.mark.parametrize("model", [APClassifier(), SMALL, make("soap-adam", max_iter=500)])
+def test_a_failed_refit_leaves_every_attribute_as_it_was(model: Any) -> None:
+    model = clone(model).fit(X, Y)
+    before = dict(vars(model))
+    for features, labels in ((X[:, :3], np.zeros(N)), (X[:, :3] * 1e200, Y)):
+        with pytest.raises(errors.InputError):
+            model.fit(features, labels)
+        assert vars(model) == before
+
+
+def test_ctrl_c_during_calibration_keeps_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted_platt(*arguments: Any) -> tuple[float, float]:
+        signal.raise_signal(signal.SIGINT)
+        return platt(*arguments)
+
+    monkeypatch.setattr("apmax.linear.base.platt", interrupted_platt)
+    model = APClassifier().fit(X, Y)
+    assert model.result_.converged
+    assert np.isfinite(model.coef_).all()
+
+
+def test_the_objective_is_not_validated_inside_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("validated again")
+
+    for name in ("check_scores", "check_labels", "check_weights", "check_same_length"):
+        monkeypatch.setattr(f"apmax.objective.exact.{name}", refuse)
+    assert APClassifier().fit(X, Y).result_.converged

@@ -53,10 +53,8 @@ def _unreadable(encoder: TableEncoder, name: str, known: Any) -> list[str]:
 
 def _new_categories(encoder: TableEncoder, name: str, known: Any) -> list[str]:
     kept, rare = encoder.categories(name)
-    new = known[~encoder.read(name, known).isin(kept)]
-    if rare or len(new) <= MAX_NEW_CATEGORIES * len(
-        known
-    ):  # where some are rare, new ones are usual
+    new = known[~encoder.read(name, known).isin([*kept, *rare])]
+    if len(rare) > len(kept) or len(new) <= MAX_NEW_CATEGORIES * len(known):
         return []
     return [_describe(name, new, known, "new categories", "are ignored")]
 

@@ -48,28 +48,18 @@ ESTIMATORS = (APClassifier, APClassifierCV, StochasticAPClassifier)
 
 @dataclass(frozen=True)
 class Model:
-    """A fitted pipeline with the labels and the target that it was trained on.
-
-    Attributes
-    ----------
-    pipeline : sklearn.pipeline.Pipeline
-        A `TableEncoder` (for tables) and a linear classifier.
-    positive, negative : str
-        The labels.
-    target : str or None
-        Name of the target column, for tables.
-    against_rest : bool
-        Whether every label other than `positive` counts as negative.
-    facts : dict
-        How the model was trained, as plain data.
-    """
+    """A fitted pipeline with the labels and the target that it was trained on."""
 
     pipeline: Pipeline
+    """A `TableEncoder` (for tables) and a linear classifier."""
     positive: str
     negative: str
     target: str | None = None
+    """Name of the target column, for tables."""
     against_rest: bool = False
+    """Whether every label other than `positive` counts as negative."""
     facts: dict[str, Any] = field(default_factory=dict)
+    """How the model was trained, as plain data."""
 
     @property
     def encoder(self) -> TableEncoder | None:

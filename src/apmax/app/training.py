@@ -34,11 +34,11 @@ class TrainedModel:
 
 
 def make_estimator(solver: str = "cv", *, seed: int = 0, rarer: int = FOLDS) -> Any:
-    """Return the estimator: "cv" (or "auto"), "lbfgs", or a name of `apmax.methods.METHODS`.
+    """Return the estimator: "cv", "lbfgs", or a name of `apmax.methods.METHODS`.
 
     With one row in the rarer class there is no cross-validation.
     """
-    Registry("solver", dict.fromkeys(("auto", "cv", "lbfgs", *METHODS))).choose(solver)
+    Registry("solver", dict.fromkeys(("cv", "lbfgs", *METHODS))).choose(solver)
     if solver in METHODS:
         return apmax.StochasticAPClassifier(
             solver, random_state=seed, early_stopping=True, n_iter_no_change=20
@@ -62,13 +62,13 @@ def train_model(
         setattr(classifier, name, getattr(estimator, name))
     classifier.classes_ = np.array([negative, positive])
     steps = [("features", encoder)] if encoder is not None else []
-    result = getattr(estimator, "result_", None)
+    result = estimator.result_
     facts = {
         "rows": int(y.size),
         "positives": int(y.sum()),
         "features": int(X.shape[1]),
         "solver": solver,
-        "converged": bool(getattr(result, "converged", True)),
+        "converged": result.converged,
     }
     model = Model(
         Pipeline([*steps, ("classifier", classifier)]),
@@ -79,8 +79,7 @@ def train_model(
         facts,
     )
     found = [] if encoder is None else training_warnings(encoder, dataset.X)
-    interrupted = bool(getattr(result, "interrupted", False))
-    return TrainedModel(model, found, interrupted, getattr(result, "message", ""))
+    return TrainedModel(model, found, result.interrupted, result.message)
 
 
 def hold_out(dataset: Dataset, *, seed: int = 0) -> tuple[Dataset, Dataset]:

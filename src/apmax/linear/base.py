@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
+from collections.abc import Callable
+from functools import wraps
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +24,7 @@ from apmax.linear.platt import platt
 from apmax.linear.result import FitResult
 from apmax.validation import Floats, Mask, check_weights, plain_positives
 
+logger = logging.getLogger("apmax")
 MAX_POSITIVE_SHARE = 0.9
 """Share of positives above which the classes are probably the wrong way round."""
 VECTORS = 16
@@ -54,6 +58,22 @@ class TrainingSet(NamedTuple):
             share = float(weight.sum() / self.weight.sum())
         X, positive = self.X[which], self.positive[which]
         return TrainingSet(X, positive, weight, share * self.total, self.classes)
+
+
+def unchanged_on_error(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Restore all attributes of the estimator if `fit` raises."""
+
+    @wraps(fit)
+    def wrapper(self: Any, *arguments: Any, **options: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return fit(self, *arguments, **options)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return wrapper
 
 
 class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -141,11 +161,12 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = max(1, result.iterations)
         self.history_ = columns
         self.result_ = result
+        logger.info("%s after %d iterations", result.message, result.iterations)
         if data.positive.sum() == 1:
             message = "`y` holds one positive example: only its rank can be learnt"
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
         if not result.converged:
-            warnings.warn(result.message, ConvergenceWarning, stacklevel=3)
+            warnings.warn(result.message, ConvergenceWarning, stacklevel=4)
 
     def _set_coefficients(self, design: Design, w: Floats, data: TrainingSet) -> None:
         """Set `classes_`, `coef_` and `intercept_`, with scaling and Platt's fit folded in."""

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from apmax.interrupts import cooperative_interrupts
-from apmax.linear.base import LinearAPModel
+from apmax.linear.base import LinearAPModel, unchanged_on_error
 from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.design import make_design
 from apmax.linear.full_batch import ap_objective, fit_logistic, minimise, relative_penalty
@@ -103,6 +103,7 @@ class APClassifier(LinearAPModel):
         self.max_iter = max_iter
         self.tol = tol
 
+    @unchanged_on_error
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> APClassifier:
         """Fit the model.
 
@@ -151,11 +152,11 @@ class APClassifier(LinearAPModel):
             found = minimise(
                 objective, anchor, max_iter=self.max_iter, tol=self.tol, each_iteration=record
             )
-        message = found.message
-        if not (found.converged or found.interrupted):
-            message += ": increase max_iter, tol or alpha"
-        result = FitResult(found.converged, found.interrupted, message, found.iterations)
-        self._finish(design, found.w, data, history.columns(), result)
+            message = found.message
+            if not (found.converged or found.interrupted):
+                message += ": increase max_iter, tol or alpha"
+            result = FitResult(found.converged, found.interrupted, message, found.iterations)
+            self._finish(design, found.w, data, history.columns(), result)
         return self
 
     def _checked_parameters(self) -> tuple[Surrogate, float]:

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from apmax.errors import ParameterError
 from apmax.interrupts import cooperative_interrupts, interrupt_on_hold, raise_if_interrupted
 from apmax.linear.averaging import standardised, weigh_by_gain
-from apmax.linear.base import LinearAPModel, TrainingSet
+from apmax.linear.base import LinearAPModel, TrainingSet, logger, unchanged_on_error
 from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.design import SCALES, Design, make_design
 from apmax.linear.folds import Fold, folds_of, is_number_of_folds
@@ -114,6 +114,7 @@ class APClassifierCV(LinearAPModel):
         self.tol = tol
         self.n_jobs = n_jobs
 
+    @unchanged_on_error
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> APClassifierCV:
         """Choose by cross-validation, then fit to all data.
 
@@ -133,17 +134,17 @@ class APClassifierCV(LinearAPModel):
             except KeyboardInterrupt:
                 with interrupt_on_hold():
                     chosen = _keep_logistic(path, data, anchors, best_scale)
-        self.weights_, self.scores_ = chosen.weights, chosen.scores
+            weights = chosen.weights
+            scale = max(weights, key=lambda name: weights[name].max())
+            design = anchors[scale].design
+            self._set_coefficients(design, design.scaled(chosen.mean), data)
+        self.weights_, self.scores_ = weights, chosen.scores
         self.logistic_scores_ = logistic_scores
-        self.scale_ = max(self.weights_, key=lambda name: self.weights_[name].max())
-        self.C_ = anchors[self.scale_].C
-        self.alpha_ = float([np.inf, *path.alphas][int(np.argmax(self.weights_[self.scale_]))])
-        design = anchors[self.scale_].design
-        self._set_coefficients(design, design.scaled(chosen.mean), data)
-        self.n_iter_ = chosen.result.iterations
-        self.result_ = chosen.result
+        self.scale_, self.C_ = scale, anchors[scale].C
+        self.alpha_ = float([np.inf, *path.alphas][int(np.argmax(weights[scale]))])
+        self.n_iter_, self.result_ = chosen.result.iterations, chosen.result
         if not self.result_.converged:
-            warnings.warn(self.result_.message, ConvergenceWarning, stacklevel=2)
+            warnings.warn(self.result_.message, ConvergenceWarning, stacklevel=3)
         return self
 
     def _average_paths(
@@ -213,11 +214,15 @@ class APClassifierCV(LinearAPModel):
     def _over_folds(self, what: str, work: Any, folds: list[Fold], *arguments: Any) -> list[Any]:
         """Return what `work` returns for each fold."""
         log = ProgressLog()
+        logger.info("%s: %d folds", what, len(folds))
         parallel = Parallel(n_jobs=self.n_jobs, return_as="generator")
-        results = []
-        for result in parallel(delayed(work)(fold, *arguments) for fold in folds):
-            raise_if_interrupted()
-            results.append(result)
+        tasks = parallel(delayed(work)(fold, *arguments) for fold in folds)
+        results: list[Any] = []
+        while len(results) < len(folds):
+            try:
+                results.append(next(tasks))
+            finally:  # Ctrl-C also stops worker processes, whose errors it replaces
+                raise_if_interrupted()
             scores = np.mean([getattr(one, "scores", one) for one in results], axis=0)
             best = float(scores.max())
             log.report(what, len(results), len(folds), best)

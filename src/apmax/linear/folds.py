@@ -42,10 +42,7 @@ def folds_of(cv: Any, data: TrainingSet) -> list[Fold]:
     """Return the folds of a number, a splitter or an iterable of splits."""
     if is_number_of_folds(cv):
         cv = _stratified(cv, data.positive)
-    folds = [
-        Fold(data, *(_rows(part, data, number) for part in split))
-        for number, split in enumerate(_splits(cv, data))
-    ]
+    folds = [Fold(data, *split) for split in _splits(cv, data)]
     if not folds:
         raise ParameterError("`cv` yields no split: give at least one, or a number of folds")
     for number, fold in enumerate(folds):
@@ -66,28 +63,19 @@ def _stratified(cv: int | None, positive: Mask) -> StratifiedKFold:
     return StratifiedKFold(count, shuffle=True, random_state=0)
 
 
-def _splits(cv: Any, data: TrainingSet) -> list[tuple[Any, Any]]:
-    """Return pairs of training and held-out rows."""
+def _splits(cv: Any, data: TrainingSet) -> list[tuple[Any, ...]]:
+    """Return pairs of training and held-out row numbers, given as numbers or masks."""
+    every = np.arange(data.positive.size)
     try:
-        splits = list(check_cv(cv, data.positive, classifier=True).split(data.X, data.positive))
-        return [(train, test) for train, test in splits]
-    except (ValueError, TypeError) as error:
+        splits = check_cv(cv, data.positive, classifier=True).split(data.X, data.positive)
+        pairs = [(np.asarray(train), np.asarray(test)) for train, test in splits]
+        return [tuple(every[part if part.size else []] for part in pair) for pair in pairs]
+    except (ValueError, TypeError, IndexError) as error:
         raise ParameterError(
-            f"`cv` cannot split the data ({error}): give a number of folds, a splitter, or pairs "
-            "of rows; for a splitter that needs groups, cv=list(splitter.split(X, y, groups))"
+            f"`cv` cannot split the {every.size} rows of X ({error}): give a number of folds, a "
+            "splitter, or pairs of rows; for a splitter that needs groups, "
+            "cv=list(splitter.split(X, y, groups))"
         ) from error
-
-
-def _rows(part: Any, data: TrainingSet, number: int) -> NDArray[np.intp]:
-    """Return row numbers from numbers or a mask."""
-    which = np.asarray(part)
-    try:
-        return np.asarray(np.arange(data.positive.size)[which if which.size else []])
-    except IndexError as error:
-        raise ParameterError(
-            f"split {number} of `cv` has row numbers out of range ({error}): X has "
-            f"{data.positive.size} rows"
-        ) from None
 
 
 def _check_classes(fold: Fold, number: int) -> None:

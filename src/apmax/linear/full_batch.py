@@ -148,7 +148,8 @@ def minimise(
         found.status, f"stopped by the line search ({str(found.message).lower()})"
     )
     # A line search that cannot improve further has reached the precision of the objective.
-    return Minimum(found.x, found.nit, found.status != 1, False, message)
+    converged = found.status == 0 or (found.status != 1 and found.nit > 0)
+    return Minimum(found.x, found.nit, converged, False, message)
 
 
 def _corrections(parameters: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,12 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from apmax.linear.base import TrainingSet
+from apmax.linear.base import TrainingSet, logger
 from apmax.linear.design import Design
 from apmax.metrics import ap_of_scores
 from apmax.validation import Floats, Mask
 
-logger = logging.getLogger("apmax")
 OnProgress = Callable[[str, int, int, float], None]
 """Callback (stage, done, of, best AP) for a progress bar."""
 SECONDS_PER_LINE = 10.0

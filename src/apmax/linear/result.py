@@ -7,22 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FitResult:
-    """How a fit ended.
-
-    Parameters
-    ----------
-    converged : bool
-        Whether the fit reached its stopping criterion. A stochastic fit converges if it completes
-        its rounds (or stops early) without diverging.
-    interrupted : bool
-        Whether Ctrl-C ended the fit; the model is the best one reached until then.
-    message : str
-        One sentence for a person.
-    iterations : int
-        Iterations of L-BFGS, or stochastic rounds.
-    """
+    """How a fit ended."""
 
     converged: bool
+    """Whether it met its stopping criterion, or completed its rounds without diverging."""
     interrupted: bool
+    """Whether Ctrl-C ended it; the model is the best one reached until then."""
     message: str
     iterations: int
+    """Iterations of L-BFGS, or stochastic rounds."""

@@ -13,13 +13,13 @@ from sklearn.utils import check_random_state
 
 from apmax.errors import ParameterError
 from apmax.interrupts import cooperative_interrupts, interrupted
-from apmax.linear.base import LinearAPModel, TrainingSet
+from apmax.linear.base import LinearAPModel, TrainingSet, unchanged_on_error
 from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.design import Design, make_design
 from apmax.linear.history import EvaluationSet, History
 from apmax.linear.result import FitResult
 from apmax.linear.stochastic import SAMPLING, StochasticRun, check_method
-from apmax.methods import SCHEDULES, Method, check_beta, resolve_method
+from apmax.methods import SCHEDULES, Method, Schedule, check_beta, resolve_method
 from apmax.objective.exact import evaluate
 from apmax.objective.surrogates import Surrogate, resolve, resolve_with_gamma
 from apmax.validation import Floats, check_count, check_real, check_switch
@@ -32,9 +32,8 @@ LARGEST_WEIGHT = 1e100
 """Weights of scaled features beyond this have diverged."""
 STOCHASTIC_GAMMA = {"logistic": 40.0}
 """Defaults of gamma that differ from the full-batch ones; see docs/benchmarks.md."""
-LEARNING_RATES = {"plain": (0.4, 5.0), "momentum": (0.4, 5.0), "adagrad": (0.02, 0.05)}
-"""Default η by direction: for constant and linear schedules, and for 1/√t."""
-ADAPTIVE_LEARNING_RATES = (0.02, 0.1)
+LEARNING_RATES = {"none": (0.4, 5.0), "moving": (0.02, 0.1), "running": (0.02, 0.05)}
+"""Default η by second moment: for constant and linear schedules, and for 1/√t."""
 
 
 class StochasticSettings(NamedTuple):
@@ -78,7 +77,7 @@ class StochasticAPClassifier(LinearAPModel):
         one minus these.
     delta : float, default=1e-8
         Added to the root of the second moment.
-    schedule : {"constant", "inverse_sqrt", "linear"}, optional
+    schedule : {"constant", "inverse_sqrt", "linear"} or Schedule, optional
         Schedule of η and the betas; under "linear", η falls to zero over `max_iter` rounds and the
         betas stay. The default is "inverse_sqrt" for methods that use it in the paper and "linear"
         for the others.
@@ -128,7 +127,7 @@ class StochasticAPClassifier(LinearAPModel):
         beta1: float = 0.1,
         beta2: float = 0.01,
         delta: float = 1e-8,
-        schedule: str | None = None,
+        schedule: str | Schedule | None = None,
         sampling: str = "shared",
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
@@ -154,6 +153,7 @@ class StochasticAPClassifier(LinearAPModel):
         self.n_iter_no_change = n_iter_no_change
         self.random_state = random_state
 
+    @unchanged_on_error
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> StochasticAPClassifier:
         """Fit the model; parameters are those of :meth:`APClassifier.fit`."""
         settings = self._settings()
@@ -174,9 +174,9 @@ class StochasticAPClassifier(LinearAPModel):
             run = self._run(settings, design, train, rng)
             fit = _StochasticFit(run, settings, design, train, history, self.max_iter)
             w, result = fit.run_all()
-        if self.early_stopping and history.best is not None:
-            w = history.best
-        self._finish(whole, w, data, history.columns(), result)
+            if self.early_stopping and history.best is not None:
+                w = history.best
+            self._finish(whole, w, data, history.columns(), result)
         return self
 
     def _run(
@@ -247,11 +247,11 @@ class StochasticAPClassifier(LinearAPModel):
         surrogate, gamma = resolve_with_gamma(self.surrogate, gamma)
         schedule = method.schedule
         if self.schedule is not None:
-            schedule = SCHEDULES.choose(self.schedule)
+            given = self.schedule
+            schedule = given if isinstance(given, Schedule) else SCHEDULES.choose(given)
         elif schedule.name == "constant":
             schedule = SCHEDULES["linear"]
-        rates = LEARNING_RATES.get(method.direction.name, ADAPTIVE_LEARNING_RATES)
-        rate = rates[1 if schedule.power else 0]
+        rate = LEARNING_RATES[method.direction.second_moment][1 if schedule.power else 0]
         if self.learning_rate is not None:
             why = "it is the size of a step"
             rate = check_real(self.learning_rate, "learning_rate", above=0, why=why)

@@ -43,18 +43,6 @@ class Surrogate:
     -----
     Since ℓ does not decrease, the bounds of Assumption 1 are values of ℓ itself: C = ℓ(0), and
     M = ℓ(spread) when no score lies more than `spread` above another.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from apmax import Surrogate, surrogate_ap
-    >>> hinge = Surrogate(
-    ...     "hinge",
-    ...     value=lambda x, gamma: np.maximum(x + gamma, 0.0),
-    ...     slope=lambda x, gamma: np.where(x + gamma > 0, 1.0, 0.0),
-    ... )
-    >>> round(surrogate_ap([0.9, 0.2], [1, 0], surrogate=hinge, gamma=1.0).value, 3)
-    0.769
     """
 
     name: str
@@ -112,11 +100,24 @@ def check_surrogate(surrogate: Surrogate, gamma: float) -> None:
                 f"surrogate {surrogate.name!r} returns shape {numbers.shape} for x of shape "
                 f"{probe.shape}: value and slope return one number per difference"
             )
+    if surrogate not in (SQUARED_HINGE, LOGISTIC):
+        _check_slope(surrogate, gamma)
     lower = surrogate.lower_bound(gamma)
     if not 0 < lower < np.inf:
         raise ParameterError(
             f"surrogate {surrogate.name!r} has ℓ(0) = {lower} at γ = {gamma:g}: it must be "
             "positive and finite, otherwise precision is undefined for the highest positive"
+        )
+
+
+def _check_slope(surrogate: Surrogate, gamma: float) -> None:
+    x, step = np.array([-0.371829, 0.193847, 0.828462]), 1e-6
+    rise = surrogate.value(x + step, gamma) - surrogate.value(x - step, gamma)
+    numeric, slope = rise / (2 * step), surrogate.slope(x, gamma)
+    if not np.allclose(slope, numeric, rtol=1e-3, atol=1e-5 * max(1.0, np.abs(numeric).max())):
+        raise ParameterError(
+            f"surrogate {surrogate.name!r}: slope is {slope} at x = {x}, but value rises by "
+            f"{numeric}: slope must be the derivative of value in x"
         )
 
 
@@ -148,5 +149,7 @@ def resolve_with_gamma(surrogate: str | Surrogate, gamma: float | None) -> tuple
     return chosen, gamma
 
 
-SQUARED_HINGE = register(Surrogate("squared_hinge", squared_hinge, squared_hinge_slope))
-LOGISTIC = register(Surrogate("logistic", logistic, logistic_slope))
+SQUARED_HINGE = Surrogate("squared_hinge", squared_hinge, squared_hinge_slope)
+LOGISTIC = Surrogate("logistic", logistic, logistic_slope)
+for _built_in in (SQUARED_HINGE, LOGISTIC):
+    register(_built_in)

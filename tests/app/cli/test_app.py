@@ -123,7 +123,7 @@ def test_internal_errors_and_interrupts_are_one_line(
     assert run("train", "loans.csv", "--target", "last", fails=True).exit_code == 130
     error, cause = KeyboardInterrupt(), None
     result = run("train", "loans.csv", "--target", "last", fails=True)
-    assert (result.exit_code, result.stderr.strip()) == (130, "stopped")
+    assert (result.exit_code, result.stderr.strip()) == (130, "stopped; no model was written")
 
 
 def test_output_of_a_pipe_has_no_escape_codes(folder: Path) -> None:

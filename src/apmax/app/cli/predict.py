@@ -12,8 +12,6 @@ from apmax.app.cli.console import Console, check_outputs
 from apmax.app.cli.options import Data, ModelFile
 from apmax.errors import ParameterError
 
-SUFFIXES = (".csv", ".parquet")
-
 
 def predict(
     context: typer.Context,
@@ -39,14 +37,14 @@ def predict(
         from apmax.app.model import load_model
 
         check_outputs(out, inputs=[model, data])
-        if out is not None and out.suffix.lower() not in SUFFIXES:
-            raise ParameterError(f"`--out` = {out} must end with {', '.join(SUFFIXES)}")
+        if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
+            raise ParameterError(f"`--out` = {out} must end with .csv or .parquet")
         loaded = load_model(model)
         dataset = load(data, target=False, text=loaded.text_columns())
         log_odds = loaded.log_odds(dataset.X)
         notes = loaded.warnings_for(dataset)
         console.warn(notes)
-        label = np.where(log_odds >= 0, loaded.positive, loaded.negative)
+        label = np.where(log_odds > 0, loaded.positive, loaded.negative)
         frame = pd.DataFrame({"probability": expit(log_odds), "log_odds": log_odds, "label": label})
         if out is not None:
             parquet = out.suffix.lower() == ".parquet"

@@ -51,6 +51,7 @@ def train(
         from apmax.app.training import hold_out
 
         check_outputs(out, report, inputs=[data, test])
+        cli.interrupt_message = "stopped; no model was written"
         dataset = options.load_training_data(data, target, positive, rest)
         learnt, tested = (
             (dataset, _load_test(dataset, test)) if test else hold_out(dataset, seed=seed)
@@ -95,8 +96,9 @@ def _fit(
     # The library replaces only Python's own handler of Ctrl-C.
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with cooperative_interrupts(), console.progress(stage) as advance:
-            trained = train_model(dataset, solver=solver, seed=seed, on_progress=advance)
+        with cooperative_interrupts():
+            with console.progress(stage) as advance:
+                trained = train_model(dataset, solver=solver, seed=seed, on_progress=advance)
             return trained, trained.interrupted or interrupted()
     finally:
         signal.signal(signal.SIGINT, previous)
