@@ -43,7 +43,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ========  =========================================================================
     number    the value, the median where it is missing; "is missing" if any was
     category  one indicator per category and one for missing values; rare categories
-              share the indicator "(other)", which new categories get, too
+              share the indicator "(other)", as do new categories
     date      years since the first date, as a number; month and weekday, as categories
     ========  =========================================================================
 
