@@ -60,7 +60,7 @@ def train_model(
     classifier = clone(estimator)  # without what the fit leaves behind
     for name in FITTED:
         setattr(classifier, name, getattr(estimator, name))
-    classifier.classes_ = np.array([negative, positive])
+    classifier.classes_, classifier.pos_label_ = np.array([negative, positive]), positive
     steps = [("features", encoder)] if encoder is not None else []
     result = estimator.result_
     facts = {

@@ -1,32 +1,27 @@
-"""Shared by the linear estimators: input validation, prediction and calibration."""
+"""Shared by the linear estimators: training data, prediction and calibration."""
 
 from __future__ import annotations
 
 import logging
 import os
 import warnings
-from collections.abc import Callable
-from functools import wraps
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from apmax.errors import LabelError, ShapeError, WeightError
+from apmax.binary_classifier import BinaryAPClassifier
+from apmax.binary_target import binary_target
+from apmax.errors import ShapeError
 from apmax.linear.design import Design, product
 from apmax.linear.platt import platt
 from apmax.linear.result import FitResult
-from apmax.validation import Floats, Mask, check_weights, plain_positives
+from apmax.validation import Floats, Mask
 
 logger = logging.getLogger("apmax")
-MAX_POSITIVE_SHARE = 0.9
-"""Share of positives above which the classes are probably the wrong way round."""
 VECTORS = 16
 """Number of vectors with one entry per feature that the leanest solver allocates."""
 
@@ -42,7 +37,9 @@ class TrainingSet(NamedTuple):
     """Number of examples represented: the sum of the given weights, or the number of rows if
     that is larger, so that weights that sum to 1 do not count as a single example."""
     classes: NDArray[Any]
-    """The negative and the positive class."""
+    """Both classes in sorted order."""
+    pos_index: int = 1
+    """Position of the positive class in `classes`."""
 
     def without_zero_weights(self) -> TrainingSet:
         """Return the examples of positive weight."""
@@ -56,69 +53,36 @@ class TrainingSet(NamedTuple):
         if self.weight is not None:
             weight = self.weight[which]
             share = float(weight.sum() / self.weight.sum())
-        X, positive = self.X[which], self.positive[which]
-        return TrainingSet(X, positive, weight, share * self.total, self.classes)
+        return self._replace(
+            X=self.X[which],
+            positive=self.positive[which],
+            weight=weight,
+            total=share * self.total,
+        )
 
 
-def unchanged_on_error(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Restore all attributes of the estimator if `fit` raises."""
-
-    @wraps(fit)
-    def wrapper(self: Any, *arguments: Any, **options: Any) -> Any:
-        before = dict(vars(self))
-        try:
-            return fit(self, *arguments, **options)
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
-
-    return wrapper
-
-
-class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class LinearAPModel(BinaryAPClassifier):
     """Base of linear classifiers whose `coef_` and `intercept_` give calibrated log-odds."""
-
-    on_progress: Any = None
-    """Optional callback (stage, done, of, best AP); an instance attribute, not a parameter."""
 
     coef_: Floats
     intercept_: Floats
-    classes_: NDArray[Any]
 
     def decision_function(self, X: Any) -> Floats:
-        """Return the log-odds of ``classes_[1]``."""
+        """Return the log-odds of ``classes_[1]``.
+
+        If `pos_label_` is ``classes_[0]``, lower values mean more likely positive.
+        """
         check_is_fitted(self, "coef_")
         X = validate_data(self, X, accept_sparse="csr", reset=False)
         return np.asarray(product(X, self.coef_[0]) + self.intercept_[0])
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class with probability above one half."""
-        above_half = self.decision_function(X) > 0
-        return np.asarray(self.classes_[above_half.astype(int)])
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of each class, in the order of ``classes_``."""
-        positive = expit(self.decision_function(X))
-        return np.column_stack([1.0 - positive, positive])
-
-    def predict_log_proba(self, X: Any) -> Floats:
-        """Return the logarithm of the probabilities, finite for any log-odds."""
-        log_odds = self.decision_function(X)
-        return -np.column_stack([np.logaddexp(0.0, log_odds), np.logaddexp(0.0, -log_odds)])
-
-    def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "on_progress"}
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
         tags.input_tags.sparse = True
         return tags
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> TrainingSet:
-        """Validate the data; the second class in sorted order is the positive one."""
+        """Validate the data and find the positive class."""
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), order="C"
         )
@@ -126,32 +90,9 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if sp.issparse(X) and not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
-        check_classification_targets(y)
-        classes = np.unique(y)
-        if classes.size > 2:
-            raise LabelError(
-                "Only binary classification is supported. The type of the target is "
-                f"{type_of_target(y)}: `y` holds {classes.size} classes; wrap the estimator in "
-                "sklearn.multiclass.OneVsRestClassifier"
-            )
-        if classes.size < 2:
-            raise LabelError(
-                f"`y` holds one class only ({classes.tolist()[0]!r}): a classifier needs examples "
-                "of both classes"
-            )
-        positive = np.asarray(y == classes[1])
-        weight, total = None, float(positive.size)
-        if sample_weight is not None:
-            given = _check_sample_weight(sample_weight, X)
-            weight = check_weights(given, positive)
-            total = max(float(given.sum()), float(np.count_nonzero(given)))
-            if not given[~positive].any():
-                raise WeightError(
-                    "`sample_weight` is 0 for every negative example: a classifier needs both "
-                    "classes; give some negatives a positive weight"
-                )
-        _warn_if_common(positive, weight, classes)
-        return TrainingSet(X, positive, weight, total, classes)
+        name = type(self).__name__
+        target = binary_target(y, sample_weight, pos_label=self.pos_label, estimator=name)
+        return TrainingSet(X, *target)
 
     def _finish(
         self, design: Design, w: Floats, data: TrainingSet, columns: Any, result: FitResult
@@ -169,27 +110,17 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             warnings.warn(result.message, ConvergenceWarning, stacklevel=4)
 
     def _set_coefficients(self, design: Design, w: Floats, data: TrainingSet) -> None:
-        """Set `classes_`, `coef_` and `intercept_`, with scaling and Platt's fit folded in."""
+        """Set the classes and the coefficients, with scaling and Platt's fit folded in.
+
+        The weights `w` rank the positive class high; `coef_` is of the log-odds of ``classes_[1]``.
+        """
         slope, offset = platt(design.margins(w), data.positive, data.weight, data.total)
         unscaled = slope * design.unscaled(w)
-        self.classes_ = data.classes
-        self.coef_ = unscaled[None, :-1]
-        self.intercept_ = unscaled[-1:] + offset
-
-
-def _warn_if_common(positive: Mask, weight: Floats | None, classes: NDArray[Any]) -> None:
-    """Warn if text labels sort so that the common class is the positive one."""
-    if plain_positives(classes) is not None:
-        return
-    share = float(np.average(positive, weights=weight))
-    if share > MAX_POSITIVE_SHARE:
-        rare, common = classes.tolist()
-        warnings.warn(
-            f"{share:.1%} of `y` is {common!r}, the positive class because it sorts last: to "
-            f"detect {rare!r} instead, fit y == {rare!r}",
-            UserWarning,
-            stacklevel=4,
-        )
+        unscaled[-1] += offset
+        if data.pos_index == 0:
+            unscaled = -unscaled
+        self.classes_, self.pos_label_ = data.classes, data.classes.tolist()[data.pos_index]
+        self.coef_, self.intercept_ = unscaled[None, :-1], unscaled[-1:]
 
 
 def _check_that_weights_fit(features: int) -> None:

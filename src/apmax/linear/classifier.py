@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from apmax.binary_classifier import unchanged_on_error
 from apmax.interrupts import cooperative_interrupts
-from apmax.linear.base import LinearAPModel, unchanged_on_error
+from apmax.linear.base import LinearAPModel
 from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.design import make_design
 from apmax.linear.full_batch import ap_objective, fit_logistic, minimise, relative_penalty
@@ -50,6 +51,9 @@ class APClassifier(LinearAPModel):
     tol : float, default=1e-4
         The fit stops when no entry of the gradient is larger, or when an iteration improves the
         objective by less than a relative 1e-9.
+    pos_label : optional
+        The positive class. The default is the last class in sorted order, with a warning if that
+        is the more frequent one.
 
     Attributes
     ----------
@@ -58,7 +62,11 @@ class APClassifier(LinearAPModel):
     intercept_ : ndarray of shape (1,)
         Intercept of the log-odds.
     classes_ : ndarray of shape (2,)
-        The negative and the positive class.
+        Both classes in sorted order, also if `pos_label` is the first: scikit-learn's metrics and
+        meta-estimators rely on it.
+    pos_label_ : object
+        The positive class. Its probability is
+        ``predict_proba(X)[:, list(classes_).index(pos_label_)]``.
     n_features_in_, feature_names_in_
         As in scikit-learn.
     n_iter_ : int
@@ -96,12 +104,14 @@ class APClassifier(LinearAPModel):
         alpha: float = 1.0,
         max_iter: int = 200,
         tol: float = 1e-4,
+        pos_label: Any = None,
     ) -> None:
         self.surrogate = surrogate
         self.gamma = gamma
         self.alpha = alpha
         self.max_iter = max_iter
         self.tol = tol
+        self.pos_label = pos_label
 
     @unchanged_on_error
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> APClassifier:
@@ -112,7 +122,7 @@ class APClassifier(LinearAPModel):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Training data.
         y : array-like of shape (n_samples,)
-            Two classes; the second in sorted order is positive.
+            Two classes. The positive one is `pos_label`, or else the last in sorted order.
         sample_weight : array-like of shape (n_samples,), optional
             Non-negative weights.
 

@@ -10,13 +10,14 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 
+from apmax.binary_classifier import unchanged_on_error
 from apmax.errors import ParameterError
 from apmax.interrupts import cooperative_interrupts, interrupt_on_hold, raise_if_interrupted
 from apmax.linear.averaging import standardised, weigh_by_gain
-from apmax.linear.base import LinearAPModel, TrainingSet, logger, unchanged_on_error
+from apmax.linear.base import LinearAPModel, TrainingSet, logger
 from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.design import SCALES, Design, make_design
-from apmax.linear.folds import Fold, folds_of, is_number_of_folds
+from apmax.linear.folds import Fold, folds_of
 from apmax.linear.full_batch import Minimum, fit_logistic
 from apmax.linear.history import EvaluationSet, ProgressLog
 from apmax.linear.path import Anchor, FoldPath, Path
@@ -53,15 +54,17 @@ class APClassifierCV(LinearAPModel):
     gamma, max_iter, tol
         As in :class:`APClassifier`.
     cv : int, splitter or iterable, optional
-        Number of stratified, shuffled folds, a scikit-learn splitter, or an iterable of splits. For
-        grouped data use ``list(splitter.split(X, y, groups))``. The default is five folds, or
-        fewer if a class has fewer examples.
+        Number of stratified, shuffled folds, a scikit-learn splitter, or an iterable of splits. The
+        default is five folds, or fewer if a class has fewer examples or groups.
     n_jobs : int, optional
         Number of processes that share the folds.
+    pos_label : optional
+        The positive class. The default is the last class in sorted order, with a warning if that
+        is the more frequent one.
 
     Attributes
     ----------
-    coef_, intercept_, classes_, n_features_in_, feature_names_in_
+    coef_, intercept_, classes_, pos_label_, n_features_in_, feature_names_in_
         As in :class:`APClassifier`.
     alpha_ : float
         The alpha with the largest weight; infinity if that is logistic regression.
@@ -93,6 +96,8 @@ class APClassifierCV(LinearAPModel):
     True
     """
 
+    __metadata_request__fit = {"groups": True}  # noqa: RUF012 -- requested as by GroupKFold
+
     def __init__(
         self,
         alphas: Sequence[float] = DEFAULT_ALPHAS,
@@ -104,6 +109,7 @@ class APClassifierCV(LinearAPModel):
         max_iter: int = 200,
         tol: float = 1e-4,
         n_jobs: int | None = None,
+        pos_label: Any = None,
     ) -> None:
         self.alphas = alphas
         self.Cs = Cs
@@ -113,18 +119,31 @@ class APClassifierCV(LinearAPModel):
         self.max_iter = max_iter
         self.tol = tol
         self.n_jobs = n_jobs
+        self.pos_label = pos_label
 
     @unchanged_on_error
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> APClassifierCV:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None
+    ) -> APClassifierCV:
         """Choose by cross-validation, then fit to all data.
 
-        Parameters are those of :meth:`APClassifier.fit`.
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`APClassifier.fit`.
+        groups : array-like of shape (n_samples,), optional
+            Rows of one group are never in both parts of a split. If `cv` is a number or None, the
+            folds are those of a shuffled StratifiedGroupKFold; a splitter gets the groups in its
+            `split`.
+
+        Returns
+        -------
+        APClassifierCV
+            The fitted estimator.
         """
         path, Cs = self._checked_path(), self._checked_Cs()
         data = self._checked(X, y, sample_weight)
-        if is_number_of_folds(self.cv):
-            data = data.without_zero_weights()
-        folds = folds_of(self.cv, data)
+        folds = folds_of(self.cv, data, groups)
         data = data.without_zero_weights()
         with cooperative_interrupts(), one_blas_thread(np.prod(data.X.shape)):
             logistic_scores, anchors = self._anchors(data, folds, Cs)

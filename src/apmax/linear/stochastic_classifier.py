@@ -11,9 +11,10 @@ import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.utils import check_random_state
 
+from apmax.binary_classifier import unchanged_on_error
 from apmax.errors import ParameterError
 from apmax.interrupts import cooperative_interrupts, interrupted
-from apmax.linear.base import LinearAPModel, TrainingSet, unchanged_on_error
+from apmax.linear.base import LinearAPModel, TrainingSet
 from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.design import Design, make_design
 from apmax.linear.history import EvaluationSet, History
@@ -92,10 +93,15 @@ class StochasticAPClassifier(LinearAPModel):
         Records (every 500 rounds) without improvement after which to stop early.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the batches and of the validation split.
+    pos_label : optional
+        The positive class. The default is the last class in sorted order, with a warning if that
+        is the more frequent one.
 
     Attributes
     ----------
-    coef_, intercept_, classes_, n_features_in_, feature_names_in_, n_iter_, history_, result_
+    coef_, intercept_, classes_, pos_label_, n_features_in_, feature_names_in_
+        As in :class:`APClassifier`.
+    n_iter_, history_, result_
         As in :class:`APClassifier`.
 
     See Also
@@ -133,6 +139,7 @@ class StochasticAPClassifier(LinearAPModel):
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
         random_state: Any = None,
+        pos_label: Any = None,
     ) -> None:
         self.method = method
         self.surrogate = surrogate
@@ -152,6 +159,7 @@ class StochasticAPClassifier(LinearAPModel):
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.random_state = random_state
+        self.pos_label = pos_label
 
     @unchanged_on_error
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> StochasticAPClassifier:
@@ -313,7 +321,7 @@ class _StochasticFit(NamedTuple):
 
     def _record(self) -> bool:
         """Add the current state to the history; return whether to stop early."""
-        run, (_, positive, weight, _, _) = self.run, self.train
+        run, positive, weight = self.run, self.train.positive, self.train.weight
         margins = self.design.margins(run.w)
         if run.w.any():
             surrogate, gamma = self.settings.surrogate, self.settings.gamma
