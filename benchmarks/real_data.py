@@ -42,18 +42,19 @@ def data_folder() -> Path | None:
 def splits(name: str, seeds: int = 3) -> Iterator[Split]:
     """The given split once, or a stratified 2:1 split for each seed."""
     if name in GIVEN_SPLIT:
-        yield _given_split(name)
+        yield given_split(name)
         return
     for seed in range(seeds):
-        X, y = _whole(name, seed)
+        X, y = whole(name, seed)
         X, X_test, y, y_test = train_test_split(
             X, y, test_size=1 / 3, stratify=y, random_state=seed
         )
         yield Split(X, y, X_test, y_test)
 
 
-def _given_split(name: str) -> Split:
-    folder = _folder()
+def given_split(name: str) -> Split:
+    """The training and the test file of a set that has both."""
+    folder = required_folder()
     if name == "hiv":
         data = np.load(folder / "molecules" / "hiv_ecfp4_1024.npz")
         shape = (data["indptr"].size - 1, 1024)
@@ -69,8 +70,9 @@ def _given_split(name: str) -> Split:
     return Split(*parts)
 
 
-def _whole(name: str, seed: int) -> tuple[Any, np.ndarray]:
-    folder = _folder()
+def whole(name: str, seed: int) -> tuple[Any, np.ndarray]:
+    """All rows of a set that has one file."""
+    folder = required_folder()
     if name in ("mushrooms", "phishing"):
         X, label = _libsvm(folder / "libsvm" / f"{name}.xz", None)
         rate = {"mushrooms": 0.0527, "phishing": 0.3565}[name]
@@ -100,7 +102,8 @@ def _libsvm(path: Path, features: int | None) -> tuple[Any, np.ndarray]:
         return load_svmlight_file(file, n_features=features)  # type: ignore[no-any-return]
 
 
-def _folder() -> Path:
+def required_folder() -> Path:
+    """The folder with the data; ends the program where there is none."""
     folder = data_folder()
     if folder is None:
         raise SystemExit("no data: set APMAX_DATA to the folder that holds libsvm/ and tabular/")
