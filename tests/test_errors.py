@@ -19,6 +19,7 @@ from apmax import (
 )
 from apmax.app.io import load
 from apmax.app.model import load_model
+from apmax.binary_target import binary_target
 from apmax.linear.stochastic import check_method
 from apmax.methods import METHODS, Direction, Method, check_beta, register, resolve_method
 from apmax.objective.surrogates import SQUARED_HINGE, Surrogate
@@ -109,6 +110,8 @@ def broken_file() -> str:
     return file.name
 
 
+FRAUD = ["ok", "fraud", "ok"]
+
 OPTION_ROWS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("γ = 0", lambda: surrogate_ap(S, Y, gamma=0), errors.ParameterError, r"`gamma` must be a finite number and > 0 .*, got 0: .*start with 0.1"),
     ("γ < 0", lambda: surrogate_ap(S, Y, gamma=-1.0), errors.ParameterError, r"got -1.0"),
@@ -146,6 +149,15 @@ OPTION_ROWS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("β = 0", lambda: check_beta(0.0, "beta1"), errors.ParameterError, r"`beta1`.*one minus torch's"),
     ("a tracker that the linear loop lacks", lambda: check_method(Method("a", "A", "msvr", "plain", "constant")), errors.BackendError, r"'msvr' needs .*previous parameters"),
     ("pairs misspelt", lambda: Method("a", "A", "none", "plain", "constant", False, pairs="batches"), errors.UnknownNameError, r"'batch'"),
+    ("pos_label of another case, fit", lambda: binary_target(FRAUD, pos_label="Fraud"), errors.LabelError, r"'Fraud' is not a class of `y`: choose 'fraud' or 'ok'$"),
+    ("pos_label a number for text", lambda: binary_target(FRAUD, pos_label=1), errors.LabelError, r"1 is not a class of `y`"),
+    ("pos_label text for numbers", lambda: binary_target([1, 2, 1], pos_label="1"), errors.LabelError, r"'1' is not .*: choose 1 or 2$"),
+    ("pos_label of three classes", lambda: binary_target([0, 1, 2], pos_label=1, estimator="APClassifier"), errors.LabelError, r"3 classes.* write OneVsRestClassifier\(APClassifier\(\)\)\.fit\(X, y\)"),
+    ("pos_label a list, fit", lambda: binary_target(FRAUD, pos_label=["fraud"]), errors.LabelError, r"\['fraud'\] is not a class"),
+    ("labels encoded by scikit-learn", lambda: binary_target(Y, pos_label="fraud"), errors.LabelError, r"cross_val_predict.*give them y == 'fraud'"),
+    ("labels of mixed types", lambda: binary_target(np.array(["ok", 1, "ok"], dtype=object)), errors.LabelError, r"mixes labels of different types"),
+    ("one class", lambda: binary_target([1, 1]), errors.LabelError, r"one class only \(1\)"),
+    ("negatives weigh 0", lambda: binary_target(Y, Y), errors.WeightError, r"every negative"),
     ("a missing file", lambda: load("no-such-file.csv"), errors.FileError, r"no-such-file.csv"),
     ("a file of another format", lambda: load(broken_file(), target="y"), errors.FileFormatError, r"zero byte"),
     ("a file that is not a model", lambda: load_model(__file__), errors.ModelFileError, r"apmax train"),

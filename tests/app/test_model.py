@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import os
@@ -43,6 +44,20 @@ def stored(model: Model, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     file = tmp_path_factory.mktemp("model") / "m.apmax"
     save_model(model, file)
     return file.read_bytes()
+
+
+def test_a_file_written_before_pos_label_existed_loads(
+    model: Model, loans: Dataset, tmp_path: Path
+) -> None:
+    old = copy.deepcopy(model)
+    for name in ("pos_label", "pos_label_"):
+        del vars(old.pipeline[-1])[name]
+    save_model(old, tmp_path / "old.apmax")
+    again = load_model(tmp_path / "old.apmax")
+    np.testing.assert_array_equal(again.log_odds(loans.X), model.log_odds(loans.X))
+    assert again.pipeline[-1].get_params()["pos_label"] is None
+    y = np.where(loans.labels(), "yes", "no")
+    assert again.pipeline.score(loans.X, y) == model.pipeline.score(loans.X, y)
 
 
 def test_a_model_returns_from_its_file_unchanged(

@@ -62,9 +62,9 @@ def test_none_is_no_more_folds_than_groups_with_positives(fewest: int) -> None:
 
 
 def test_none_takes_fewer_folds_until_each_holds_both_classes() -> None:
-    """Four groups hold positives; three of them share all their negatives with one other."""
-    positive = np.array([True, True, True, True, False, False])
-    groups = np.array([0, 1, 2, 3, 0, 1])
+    """Each class is in three groups, but three folds of these rows cannot all hold both."""
+    positive = np.array([False, True, False, False, True, True])
+    groups = np.array([3, 2, 4, 2, 3, 1])
     splits = make_splits(None, None, positive, groups=groups)
     assert len(splits) == 2
     assert all(np.unique(positive[part]).size == 2 for split in splits for part in split)
