@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     )
     from apmax.objective.exact import SurrogateAP, surrogate_ap
     from apmax.objective.surrogates import Surrogate
+    from apmax.tabular import AdditiveAPClassifier, AutoAPClassifier
 
 _HOME = {
     "APClassifier": "apmax.linear",
     "APClassifierCV": "apmax.linear",
+    "AdditiveAPClassifier": "apmax.tabular",
     "ApmaxError": "apmax.errors",
+    "AutoAPClassifier": "apmax.tabular",
     "FitResult": "apmax.linear",
     "OperatingPoint": "apmax.metrics",
     "StochasticAPClassifier": "apmax.linear",
@@ -38,7 +41,9 @@ _HOME = {
 __all__ = [
     "APClassifier",
     "APClassifierCV",
+    "AdditiveAPClassifier",
     "ApmaxError",
+    "AutoAPClassifier",
     "FitResult",
     "OperatingPoint",
     "StochasticAPClassifier",
@@ -50,7 +55,7 @@ __all__ = [
     "surrogate_ap",
 ]
 
-_MODULES = {"errors", "linear", "methods", "metrics", "objective", "torch"}
+_MODULES = {"errors", "linear", "methods", "metrics", "objective", "tabular", "torch"}
 
 
 def __getattr__(name: str) -> Any:

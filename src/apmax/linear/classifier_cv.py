@@ -16,7 +16,7 @@ from apmax.interrupts import cooperative_interrupts, interrupt_on_hold, raise_if
 from apmax.linear.averaging import standardised, weigh_by_gain
 from apmax.linear.base import LinearAPModel, TrainingSet, logger
 from apmax.linear.blas_threads import one_blas_thread
-from apmax.linear.design import SCALES, Design, make_design
+from apmax.linear.design import Design, make_design
 from apmax.linear.folds import Fold, folds_of
 from apmax.linear.full_batch import Minimum, fit_logistic
 from apmax.linear.history import EvaluationSet, ProgressLog
@@ -97,6 +97,9 @@ class APClassifierCV(LinearAPModel):
     """
 
     __metadata_request__fit = {"groups": True}  # noqa: RUF012 -- requested as by GroupKFold
+
+    scales: tuple[str, ...] = ("deviation", "maximum")
+    """Scalings of the features to try; see :mod:`apmax.linear.design`."""
 
     def __init__(
         self,
@@ -195,7 +198,7 @@ class APClassifierCV(LinearAPModel):
     ) -> tuple[dict[str, Floats], dict[str, Anchor]]:
         """Return AP of logistic regression by scaling, C and fold, and the best C by scaling."""
         scores, anchors = {}, {}
-        for name in SCALES:
+        for name in self.scales:
             design = make_design(data.X, name, data.weight)
             what = f"logistic regression, {name}"
             of_folds = self._over_folds(what, _logistic_scores, folds, design, Cs)

@@ -176,7 +176,12 @@ def extent(X: Any) -> tuple[Floats, Floats]:
     return lowest.astype(np.float64), highest.astype(np.float64)
 
 
+def given(X: Any, weight: Floats | None, place: FeatureRange) -> Floats:
+    """Return 1 for each feature."""
+    return np.ones(X.shape[1])
+
+
 SCALES: Registry[Callable[[Any, Floats | None, FeatureRange], Floats]] = Registry(
-    "scale", {"deviation": deviation, "maximum": maximum}
+    "scale", {"deviation": deviation, "maximum": maximum, "given": given}
 )
 """Divisors of a feature. Deviation suits dense features; maximum keeps zeros and ones."""

@@ -1,0 +1,280 @@
+"""AdditiveAPClassifier: one smooth function per feature, trained for average precision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.validation import (
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
+
+from apmax.binary_classifier import BinaryAPClassifier, unchanged_on_error
+from apmax.binary_target import BinaryTarget, binary_target
+from apmax.errors import ShapeError
+from apmax.interrupts import cooperative_interrupts
+from apmax.linear import APClassifierCV, FitResult
+from apmax.splits import Split, make_splits
+from apmax.tabular.columns import Columns, Table
+from apmax.tabular.effects import Effect
+from apmax.tabular.interactions import choose_number, find_margins, strongest_pairs
+from apmax.tabular.terms import PairTerm, Term, effects, main_terms, matrix
+from apmax.validation import Floats, check_count
+
+DOUBLE_ENTRIES = 1 << 25
+"""Largest matrix of basis functions that is kept in double precision."""
+
+
+class BasisAPClassifierCV(APClassifierCV):
+    """APClassifierCV for basis functions, whose scale is part of the penalty."""
+
+    scales = ("given",)
+
+
+class AdditiveAPClassifier(BinaryAPClassifier):
+    r"""Additive model of a table, trained for average precision.
+
+    The log-odds of the positive class are a sum of one function per column,
+
+    .. math:: \log\frac{p}{1-p} = b + \sum_j f_j(x_j),
+
+    so that the model can be read, plotted and explained row by row. A numeric column has a smooth
+    function (cubic splines at its quantiles and a linear term on the rank-normal scale), which is
+    constant beyond the data and therefore robust to outliers. A categorical column has one value
+    per category; rare categories share one. Missing values have a value of their own.
+    :class:`APClassifierCV` fits the coefficients.
+
+    Parameters
+    ----------
+    interactions : int or "auto", default=0
+        Number of functions of two columns to add. "auto" chooses it by cross-validated AP and adds
+        none unless the gain exceeds its standard error.
+    categorical_features : "from_dtype" or array-like, default="from_dtype"
+        Names, positions or mask of the categorical columns. By default, text and categorical
+        types are categories and everything else is a number.
+    cv : int, splitter or iterable, optional
+        As in :class:`APClassifierCV`.
+    n_jobs : int, optional
+        Number of processes that share the folds.
+    pos_label : optional
+        The positive class. The default is the last class in sorted order, with a warning if that
+        is the more frequent one.
+
+    Attributes
+    ----------
+    shape_functions_ : dict of str to NumberEffect, CategoryEffect or PairEffect
+        The function of each column: `grid` and `effect` of a number, `levels` and `effect` of a
+        category, and the share of the data (`density`) at each. Effects are contributions to the
+        log-odds of `pos_label_` and have mean 0 over the training data.
+    intercept_ : float
+        The log-odds b of `pos_label_`.
+    classes_, pos_label_, n_features_in_, feature_names_in_
+        As in :class:`APClassifierCV`.
+    linear_ : APClassifierCV
+        The fitted coefficients of the basis functions.
+    result_ : FitResult
+        Whether all fits converged, and whether Ctrl-C ended the search.
+
+    See Also
+    --------
+    AutoAPClassifier : Compares this model with trees and stacks them.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from apmax import AdditiveAPClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> model = AdditiveAPClassifier(cv=3).fit(X[::2], y[::2])
+    >>> model.score(X[1::2], y[1::2]) > 0.98
+    True
+    >>> contributions = model.explain(X[1::2])
+    >>> contributions.shape
+    (284, 31)
+    """
+
+    shape_functions_: dict[str, Effect]
+    intercept_: float
+    linear_: APClassifierCV
+    result_: FitResult
+
+    def __init__(
+        self,
+        *,
+        interactions: int | str = 0,
+        categorical_features: Any = "from_dtype",
+        cv: Any = None,
+        n_jobs: int | None = None,
+        pos_label: Any = None,
+    ) -> None:
+        self.interactions = interactions
+        self.categorical_features = categorical_features
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.pos_label = pos_label
+
+    @unchanged_on_error
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None
+    ) -> AdditiveAPClassifier:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like, pandas or polars DataFrame of shape (n_samples, n_features)
+            Numbers and categories; NaN or None where missing.
+        y : array-like of shape (n_samples,)
+            Two classes.
+        sample_weight : array-like of shape (n_samples,), optional
+            Non-negative weights.
+        groups : array-like of shape (n_samples,), optional
+            As in :meth:`APClassifierCV.fit`.
+
+        Returns
+        -------
+        AdditiveAPClassifier
+            The fitted estimator.
+        """
+        if self.interactions != "auto":
+            why = "it is a number of pairs of columns, or 'auto'"
+            check_count(self.interactions, "interactions", at_least=0, why=why)  # type: ignore[arg-type]
+        X = checked_rows(self, X, reset=True)
+        target = binary_target(
+            y, sample_weight, pos_label=self.pos_label, estimator=type(self).__name__
+        )
+        check_consistent_length(X, target.positive)
+        splits = make_splits(self.cv, X, target.positive, target.weight, groups)
+        self.columns_ = Columns(X, self.categorical_features)
+        table = self.columns_.fit_transform(X)
+        terms = main_terms(self.columns_, table, target.weight)
+        with cooperative_interrupts():
+            self._fit_terms(terms, table, target, splits)
+            if self.interactions != 0 and not self.result_.interrupted:
+                pairs = self._pairs(terms, table, target, splits)
+                if pairs:
+                    self._fit_terms([*terms, *pairs], table, target, splits)
+        self.classes_, self.pos_label_ = target.classes, target.pos_label
+        return self
+
+    def _pairs(
+        self, terms: Sequence[Term], table: Table, target: BinaryTarget, splits: Sequence[Split]
+    ) -> list[PairTerm]:
+        """Return the pairs of columns to add to the fitted main effects."""
+        margins = find_margins(self.columns_, table, [*self.shape_functions_.values()])
+        if self.interactions == "auto":
+            count = choose_number(margins, terms, table, target, splits, self.linear_.C_)
+        else:
+            count = int(self.interactions)
+        log_odds = self._log_odds(table)
+        return strongest_pairs(margins, table, target.positive, log_odds, target.weight, count)
+
+    def _fit_terms(
+        self, terms: Sequence[Term], table: Table, target: BinaryTarget, splits: Sequence[Split]
+    ) -> None:
+        """Fit the coefficients of the terms and set the functions."""
+        rows, width = table.numbers.shape[0], sum(term.width for term in terms)
+        dtype = np.float64 if rows * width <= DOUBLE_ENTRIES else np.float32
+        self.linear_ = BasisAPClassifierCV(cv=splits, n_jobs=self.n_jobs)
+        self.linear_.on_progress = self.on_progress
+        self.linear_.fit(matrix(terms, table, dtype), target.positive, target.weight)
+        found, self.intercept_ = effects(
+            terms, self.linear_.coef_[0], float(self.linear_.intercept_[0])
+        )
+        self.shape_functions_ = {effect.name: effect for effect in found}
+        self.result_, self.n_iter_ = self.linear_.result_, self.linear_.n_iter_
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the log-odds of ``classes_[1]``."""
+        log_odds = self._log_odds(self._table(X))
+        return log_odds if self.pos_label_ == self.classes_[1] else -log_odds
+
+    def explain(self, X: Any) -> Any:
+        """Return the contribution of each column to the log-odds of `pos_label_`, row by row.
+
+        Parameters
+        ----------
+        X : array-like, pandas or polars DataFrame of shape (n_samples, n_features)
+            The rows to explain.
+
+        Returns
+        -------
+        ndarray or DataFrame of shape (n_samples, n_terms + 1)
+            One column per entry of `shape_functions_`, in that order, and the intercept last. Each
+            row sums to the log-odds. A frame is returned for a frame.
+        """
+        table = self._table(X)
+        parts = [effect(table) for effect in self.shape_functions_.values()]
+        parts.append(np.full(table.numbers.shape[0], self.intercept_))
+        contributions = np.column_stack(parts)
+        names = [*self.shape_functions_, "(intercept)"]
+        if hasattr(X, "index") and hasattr(X, "columns"):
+            return type(X)(contributions, columns=names, index=X.index)
+        if hasattr(X, "columns"):
+            return type(X)(contributions, schema=names)
+        return contributions
+
+    def plot_effects(self, features: Sequence[str] | None = None, *, max_panels: int = 12) -> Any:
+        """Plot the shape functions, one panel each, with the density of the data.
+
+        Parameters
+        ----------
+        features : sequence of str, optional
+            Keys of `shape_functions_`. The default is the most important ones.
+        max_panels : int, default=12
+            Largest number of panels if `features` is not given.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure; save it with ``savefig``.
+        """
+        from apmax.tabular.effect_plots import plot_effects
+
+        check_is_fitted(self, "shape_functions_")
+        return plot_effects(self.shape_functions_, features, max_panels, self.pos_label_)
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return the metadata that `fit` and the splitter request."""
+        to_split = MethodMapping().add(caller="fit", callee="split")
+        router = MetadataRouter(owner=self).add_self_request(self)
+        return router.add(splitter=self.cv, method_mapping=to_split)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
+
+    def _log_odds(self, table: Table) -> Floats:
+        """Return the log-odds of the positive class."""
+        total = np.full(table.numbers.shape[0], self.intercept_)
+        for effect in self.shape_functions_.values():
+            total += effect(table)
+        return total
+
+    def _table(self, X: Any) -> Table:
+        check_is_fitted(self, "shape_functions_")
+        return self.columns_.transform(checked_rows(self, X, reset=False))
+
+
+def checked_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Return X as a frame or a two-dimensional array, and check names and number of columns."""
+    if sp.issparse(X):
+        raise ShapeError(
+            f"{type(estimator).__name__} needs a dense X with one column per feature: use "
+            "APClassifierCV for a sparse matrix, or X.toarray()"
+        )
+    if not hasattr(X, "columns"):
+        X = check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=1)
+    if X.shape[0] == 0 or X.shape[1] == 0:
+        raise ShapeError(
+            f"`X` has shape {tuple(X.shape)}: it needs at least one row and one column"
+        )
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    return X

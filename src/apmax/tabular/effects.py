@@ -1,0 +1,127 @@
+"""The fitted terms of an additive model: contributions to the log-odds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from apmax.tabular.columns import Table
+from apmax.tabular.spline import Interpolation
+from apmax.validation import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class NumberEffect:
+    """A function of one number: linear between the grid points, constant outside."""
+
+    name: str
+    column: int
+    """Position among the numeric columns."""
+    grid: Floats
+    effect: Floats
+    """Contribution to the log-odds at each grid point."""
+    missing: float
+    """Contribution of a missing value."""
+    density: Floats
+    """Share of the training weight nearest to each grid point; the rest is missing."""
+
+    @property
+    def importance(self) -> float:
+        """Return the standard deviation of the contribution over the training data."""
+        missing_share = max(0.0, 1.0 - float(self.density.sum()))
+        return float(
+            np.sqrt(self.density @ np.square(self.effect) + missing_share * self.missing**2)
+        )
+
+    def __call__(self, table: Table) -> Floats:
+        """Return the contribution to each row."""
+        x = table.numbers[:, self.column]
+        if self.grid.size == 0:
+            return np.where(np.isnan(x), self.missing, 0.0)
+        return np.where(np.isnan(x), self.missing, np.interp(x, self.grid, self.effect))
+
+
+@dataclass(frozen=True, eq=False)
+class CategoryEffect:
+    """A contribution per category; new categories contribute 0 unless there is "(other)"."""
+
+    name: str
+    column: int
+    """Position among the categorical columns."""
+    levels: list[str]
+    effect: Floats
+    density: Floats
+    """Share of the training weight of each category."""
+
+    @property
+    def importance(self) -> float:
+        """Return the standard deviation of the contribution over the training data."""
+        return float(np.sqrt(self.density @ np.square(self.effect)))
+
+    def __call__(self, table: Table) -> Floats:
+        """Return the contribution to each row."""
+        codes = table.codes[:, self.column]
+        known = np.append(self.effect, 0.0)  # UNKNOWN is -1, the last entry
+        return np.asarray(known[codes])
+
+
+@dataclass(frozen=True, eq=False)
+class Margin:
+    """One side of a pair: hat functions at values of a number, or indicators of categories."""
+
+    name: str
+    column: int
+    knots: Floats | None
+    """Values of a number; None for a category."""
+    levels: list[str]
+    """Names of the categories with an indicator."""
+
+    @property
+    def size(self) -> int:
+        """Return the number of functions."""
+        return len(self.levels) if self.knots is None else int(self.knots.size)
+
+    def __call__(self, table: Table) -> Floats:
+        """Return the functions at each row, shape (n, size); 0 for missing values."""
+        if self.knots is None:
+            codes = table.codes[:, self.column]
+            return np.asarray(codes[:, None] == np.arange(self.size), dtype=np.float64)
+        x = table.numbers[:, self.column]
+        present = ~np.isnan(x)
+        out = np.zeros((x.size, self.size))
+        out[present] = Interpolation.of(x[present], self.knots)(np.eye(self.size))
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class PairEffect:
+    """A function of two columns: bilinear between the knots of numbers."""
+
+    first: Margin
+    second: Margin
+    effect: Floats
+    """Contribution at each pair of knots or categories, shape (first.size, second.size)."""
+    density: Floats
+    """Share of the training weight near each pair, same shape."""
+
+    @property
+    def importance(self) -> float:
+        """Return about the standard deviation of the contribution over the training data."""
+        return float(np.sqrt(np.vdot(self.density, np.square(self.effect))))
+
+    @property
+    def name(self) -> str:
+        """Return the names of both columns."""
+        return f"{self.first.name} × {self.second.name}"
+
+    def __call__(self, table: Table) -> Floats:
+        """Return the contribution to each row."""
+        return np.asarray(
+            np.einsum(
+                "ni,ij,nj->n", self.first(table), self.effect, self.second(table), optimize=True
+            )
+        )
+
+
+Effect = NumberEffect | CategoryEffect | PairEffect

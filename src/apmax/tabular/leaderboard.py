@@ -1,0 +1,97 @@
+"""The leaderboard: cross-validated average precision of several models on the same folds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from apmax.validation import Floats
+
+
+class Standing(NamedTuple):
+    """One line of the leaderboard."""
+
+    model: str
+    ap: float
+    """Mean average precision over the held-out folds."""
+    ap_se: float
+    """Its standard error."""
+    difference: float
+    """AP minus that of the best model, on the same folds."""
+    difference_se: float
+    """Standard error of the difference; NaN for a single fold."""
+    log_loss: float
+    """Of the calibrated, held-out probabilities."""
+    seconds: float
+    """Time spent on all fits of the model."""
+
+
+class Leaderboard(tuple[Standing, ...]):
+    """Standings of all models, the best first; ``print`` shows a table.
+
+    ``pandas.DataFrame(leaderboard)`` makes a data frame of it.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(
+        cls,
+        ap: dict[str, Floats],
+        log_loss: dict[str, float],
+        seconds: dict[str, float],
+        test_share: float,
+    ) -> Leaderboard:
+        """Rank models by the mean of their AP per fold; `test_share` is that of a fold."""
+        names = sorted(ap, key=lambda name: -float(ap[name].mean()))
+        best = ap[names[0]]
+        return cls(
+            Standing(
+                name,
+                float(ap[name].mean()),
+                standard_error(ap[name], test_share),
+                float((ap[name] - best).mean()),
+                standard_error(ap[name] - best, test_share),
+                log_loss[name],
+                seconds[name],
+            )
+            for name in names
+        )
+
+    def __str__(self) -> str:
+        width = max([len("model"), *(len(one.model) for one in self)])
+        lines = [
+            f"{'model':<{width}}  {'AP ± SE':>15}  {'to the best ± SE':>16}  log-loss  seconds"
+        ]
+        lines += [
+            f"{one.model:<{width}}  {one.ap:.4f} ± {one.ap_se:.4f}  "
+            f"{one.difference:+.4f} ± {one.difference_se:.4f}  "
+            f"{one.log_loss:8.4f}  {one.seconds:7.1f}"
+            for one in self
+        ]
+        return "\n".join(lines)
+
+
+def standard_error(values: Floats, test_share: float) -> float:
+    """Return the standard error of a mean over folds (Nadeau and Bengio, 2003).
+
+    Folds share training data, so the variance of a mean over J folds is (1/J + test/train) s².
+    NaN for a single fold.
+    """
+    if values.size < 2:
+        return float("nan")
+    overlap = test_share / (1.0 - test_share)
+    return float(values.std(ddof=1) * np.sqrt(1.0 / values.size + overlap))
+
+
+def simplest_within_error(names: Sequence[str], ap: dict[str, Floats], test_share: float) -> str:
+    """Return the first of `names` (simplest first) whose AP is within one SE of the best."""
+    best = max(names, key=lambda name: float(ap[name].mean()))
+    for name in names:
+        behind = ap[best] - ap[name]
+        error = standard_error(behind, test_share)
+        if behind.mean() <= (0.0 if np.isnan(error) else error):
+            return name
+    return best

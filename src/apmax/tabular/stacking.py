@@ -1,0 +1,113 @@
+"""Logistic regression on the out-of-fold log-odds of several models, with weights ≥ 0.
+
+With one model it is Platt scaling.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from apmax.metrics import ap_of_scores
+from apmax.validation import Floats, Mask, shares
+
+C = 1.0
+"""Inverse strength of the ridge penalty on the weights of standardised log-odds, as in
+scikit-learn; it decides between models that agree."""
+
+
+class Stack(NamedTuple):
+    """Weights of the models' log-odds, and an intercept."""
+
+    weights: Floats
+    intercept: float
+
+    def __call__(self, log_odds: Floats) -> Floats:
+        """Return the log-odds of the stack; `log_odds` has one column per model."""
+        return np.asarray(log_odds @ self.weights + self.intercept)
+
+
+def fit_stack(log_odds: Floats, positive: Mask, weight: Floats | None, total: float) -> Stack:
+    """Fit the weights to out-of-fold log-odds, one column per model; `total` is Σ weights."""
+    share = shares(weight, positive.size)
+    centre = share @ log_odds
+    spread = np.sqrt(share @ np.square(log_odds - centre))
+    used = spread > 1e-12 * np.maximum(1.0, np.abs(centre))
+    scaled = (log_odds[:, used] - centre[used]) / spread[used]
+    penalty = 1.0 / (2.0 * C * total)
+    prior = float(share @ positive)
+
+    def objective(w: Floats) -> tuple[float, Floats]:
+        z = scaled @ w[:-1] + w[-1]
+        wrong = share * (expit(z) - positive)
+        loss = share @ (np.logaddexp(0.0, z) - positive * z)
+        gradient = np.append(scaled.T @ wrong + 2.0 * penalty * w[:-1], wrong.sum())
+        return float(loss + penalty * (w[:-1] @ w[:-1])), gradient
+
+    count = int(used.sum())
+    start = np.append(np.full(count, 1.0 / max(count, 1)), np.log(prior / (1.0 - prior)))
+    bounds = [(0.0, None)] * count + [(None, None)]
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    weights = np.zeros(used.size)
+    weights[used] = found[:-1] / spread[used]
+    return Stack(weights, float(found[-1] - weights @ centre))
+
+
+class Blend(NamedTuple):
+    """Some members of the library and the weights of their log-odds; one member is calibrated."""
+
+    members: list[str]
+    stack: Stack
+    ap: Floats
+    """AP of each fold, whose rows the weights were not fitted to."""
+    log_loss: float
+    """Mean log-loss of the same held-out predictions."""
+
+    @classmethod
+    def fit(
+        cls,
+        log_odds: dict[str, Floats],
+        positive: Mask,
+        weight: Floats | None,
+        total: float,
+        folds: list[NDArray[np.intp]],
+    ) -> Blend:
+        """Fit to held-out log-odds of members; `folds` are the rows that splits hold out."""
+        columns = np.column_stack([*log_odds.values()])
+        rows = np.unique(np.concatenate(folds))
+
+        def fit(which: NDArray[np.intp]) -> Stack:
+            of_which = None if weight is None else weight[which]
+            return fit_stack(
+                columns[which], positive[which], of_which, total * which.size / positive.size
+            )
+
+        ap, held_out = [], np.empty(positive.size)
+        for fold in folds:
+            others = np.setdiff1d(rows, fold)
+            held_out[fold] = fit(others if others.size else rows)(columns[fold])
+            of_fold = None if weight is None else weight[fold]
+            ap.append(ap_of_scores(positive[fold], held_out[fold], of_fold))
+        z = held_out[rows]
+        share = shares(None if weight is None else weight[rows], rows.size)
+        loss = float(share @ (np.logaddexp(0.0, z) - positive[rows] * z))
+        return cls(list(log_odds), fit(rows), np.array(ap), loss)
+
+    def __call__(self, log_odds: dict[str, Floats]) -> Floats:
+        """Return the log-odds of the blend from those of the members."""
+        return self.stack(np.column_stack([log_odds[name] for name in self.members]))
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Return the weight of each member's log-odds."""
+        return dict(zip(self.members, self.stack.weights.tolist(), strict=True))
+
+    def pruned(self) -> Blend:
+        """Return the same blend without members of weight 0."""
+        used = np.flatnonzero(self.stack.weights)
+        stack = self.stack._replace(weights=self.stack.weights[used])
+        return self._replace(members=[self.members[k] for k in used], stack=stack)

@@ -1,0 +1,183 @@
+"""Basis functions of an additive model: the matrix to fit, and effects from its coefficients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from apmax.tabular.columns import MIN_FREQUENCY, Columns, Table
+from apmax.tabular.effects import CategoryEffect, Effect, Margin, NumberEffect, PairEffect
+from apmax.tabular.spline import SplineBasis
+from apmax.validation import Floats, shares
+
+BLOCK = 1 << 16
+"""Rows that are expanded at a time, which bounds the memory beyond the matrix itself."""
+
+
+class Term(Protocol):
+    """Some columns of the matrix that belong to one effect."""
+
+    @property
+    def width(self) -> int:
+        """Return the number of columns."""
+
+    def __call__(self, table: Table) -> Floats:
+        """Return the columns, shape (n, width)."""
+
+    def effect(self, w: Floats) -> tuple[Effect, float]:
+        """Return the effect of these coefficients, centred, and what it adds to the intercept."""
+
+
+@dataclass(frozen=True, eq=False)
+class NumberTerm:
+    """Splines of a numeric column, and an indicator of missing values if there are enough."""
+
+    name: str
+    column: int
+    basis: SplineBasis | None
+    """None if the values that are present are all equal."""
+    missing_share: float
+    """Share of missing values; 0 if they are too few for an indicator."""
+    density: Floats
+
+    @property
+    def width(self) -> int:
+        """Return the number of columns."""
+        return (0 if self.basis is None else self.basis.table.shape[1]) + (self.missing_share > 0)
+
+    def __call__(self, table: Table) -> Floats:
+        """Return the columns, shape (n, width)."""
+        x = table.numbers[:, self.column]
+        parts = [] if self.basis is None else [self.basis(x)]
+        if self.missing_share > 0:
+            parts.append(np.isnan(x)[:, None])
+        return np.hstack(parts) if parts else np.empty((x.size, 0))
+
+    def effect(self, w: Floats) -> tuple[NumberEffect, float]:
+        """Return the effect of these coefficients, centred, and what it adds to the intercept."""
+        missing = float(w[-1]) if self.missing_share > 0 else 0.0
+        mean = self.missing_share * missing
+        grid, along = np.empty(0), np.empty(0)
+        if self.basis is not None:
+            grid = self.basis.grid
+            along = self.basis.table @ w[: self.basis.table.shape[1]] - mean
+        found = NumberEffect(self.name, self.column, grid, along, missing - mean, self.density)
+        return found, mean
+
+
+@dataclass(frozen=True, eq=False)
+class CategoryTerm:
+    """Indicators of the categories of a column."""
+
+    name: str
+    column: int
+    levels: list[str]
+    density: Floats
+
+    @property
+    def width(self) -> int:
+        """Return the number of columns."""
+        return len(self.levels)
+
+    def __call__(self, table: Table) -> Floats:
+        """Return the columns, shape (n, width)."""
+        codes = table.codes[:, self.column]
+        return np.asarray(codes[:, None] == np.arange(self.width), dtype=np.float64)
+
+    def effect(self, w: Floats) -> tuple[CategoryEffect, float]:
+        """Return the effect of these coefficients, centred, and what it adds to the intercept."""
+        mean = float(self.density @ w)
+        return CategoryEffect(self.name, self.column, self.levels, w - mean, self.density), mean
+
+
+@dataclass(frozen=True, eq=False)
+class PairTerm:
+    """Products of the functions of two columns."""
+
+    first: Margin
+    second: Margin
+    density: Floats
+    """Mean of each product over the training data, shape (first.size, second.size)."""
+
+    @property
+    def width(self) -> int:
+        """Return the number of columns."""
+        return self.first.size * self.second.size
+
+    def __call__(self, table: Table) -> Floats:
+        """Return the columns, shape (n, width)."""
+        products = self.first(table)[:, :, None] * self.second(table)[:, None, :]
+        return products.reshape(products.shape[0], -1)
+
+    def effect(self, w: Floats) -> tuple[PairEffect, float]:
+        """Return the effect of these coefficients, centred, and what it adds to the intercept.
+
+        Rows with a missing value have no effect, so the mean is over the others.
+        """
+        effect = w.reshape(self.first.size, -1)
+        return PairEffect(self.first, self.second, effect, self.density), 0.0
+
+
+def main_terms(columns: Columns, table: Table, weight: Floats | None) -> list[Term]:
+    """Return a term for each column, in the order of the table."""
+    share = shares(weight, table.numbers.shape[0])
+    terms: dict[int, Term] = {}
+    for column, place in enumerate(columns.numeric):
+        name, x = columns.names[place], table.numbers[:, column]
+        terms[place] = _number_term(name, column, x, weight, share)
+    for column, place in enumerate(columns.categorical):
+        levels = columns.levels(column)
+        density = np.bincount(table.codes[:, column], weights=share, minlength=len(levels))
+        terms[place] = CategoryTerm(
+            columns.names[place], column, levels, np.asarray(density, float)
+        )
+    return [terms[place] for place in sorted(terms)]
+
+
+def _number_term(
+    name: str, column: int, x: Floats, weight: Floats | None, share: Floats
+) -> NumberTerm:
+    missing = np.isnan(x)
+    present = ~missing
+    basis = SplineBasis.fit(x[present], None if weight is None else weight[present])
+    enough = missing.sum() >= MIN_FREQUENCY and present.any()
+    density = np.empty(0)
+    if basis is not None:
+        between = (basis.grid[1:] + basis.grid[:-1]) / 2
+        nearest = np.searchsorted(between, x[present])
+        count = basis.grid.size
+        density = np.asarray(np.bincount(nearest, weights=share[present], minlength=count), float)
+    return NumberTerm(name, column, basis, float(share[missing].sum()) if enough else 0.0, density)
+
+
+def matrix(terms: Sequence[Term], table: Table, dtype: Any) -> Any:
+    """Return the columns of all terms side by side."""
+    n = table.numbers.shape[0]
+    out = np.empty((n, sum(term.width for term in terms)), dtype)
+    for start in range(0, n, BLOCK):
+        rows = slice(start, start + BLOCK)
+        for term, columns in _places(terms):
+            out[rows, columns] = term(table.rows(rows))
+    return out
+
+
+def effects(
+    terms: Sequence[Term], coefficients: Floats, intercept: float
+) -> tuple[list[Effect], float]:
+    """Return the effects of the coefficients of :func:`matrix`, and the intercept."""
+    found = []
+    for term, columns in _places(terms):
+        effect, mean = term.effect(coefficients[columns])
+        found.append(effect)
+        intercept += mean
+    return found, intercept
+
+
+def _places(terms: Sequence[Term]) -> Iterator[tuple[Term, slice]]:
+    start = 0
+    for term in terms:
+        yield term, slice(start, start + term.width)
+        start += term.width
