@@ -190,6 +190,26 @@ class APClassifierCV(LinearAPModel):
         shares = weigh_by_gain(every, baseline)
         weights = dict(zip(scores, np.split(shares, len(scores)), strict=True))
         mean, members = self._members(path, weights, data, anchors, paths)
+        self.out_of_fold_ = np.full(data.positive.size, np.nan)
+        from apmax.linear.platt import platt
+
+        for f, fold in enumerate(folds):
+            w = np.zeros(data.X.shape[1] + 1)
+            for name, share in weights.items():
+                for k in np.flatnonzero(share):
+                    w += share[k] * standardised(
+                        anchors[name].design, paths[name][f].weights[k], data.weight
+                    )
+            test = fold.test_rows
+            self.out_of_fold_[test] = Design(data.X[test]).margins(w)
+        seen = ~np.isnan(self.out_of_fold_)
+        slope, offset = platt(
+            self.out_of_fold_[seen],
+            data.positive[seen],
+            None if data.weight is None else data.weight[seen],
+            data.total,
+        )
+        self.out_of_fold_ = slope * self.out_of_fold_ + offset
         along_path = {name: each[1:] for name, each in scores.items()}
         return _Choice(weights, along_path, mean, _result_of(members))
 
