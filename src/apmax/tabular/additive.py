@@ -98,6 +98,8 @@ class AdditiveAPClassifier(BinaryAPClassifier):
     (284, 31)
     """
 
+    __metadata_request__fit = {"groups": True}  # noqa: RUF012 -- requested as by GroupKFold
+
     shape_functions_: dict[str, Effect]
     intercept_: float
     linear_: APClassifierCV
@@ -150,8 +152,8 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         check_consistent_length(X, target.positive)
         splits = make_splits(self.cv, X, target.positive, target.weight, groups)
         self.columns_ = Columns(X, self.categorical_features)
-        table = self.columns_.fit_transform(X)
-        terms = main_terms(self.columns_, table, target.weight)
+        table = self.columns_.fit_transform(X, target.counts)
+        terms = main_terms(self.columns_, table, target)
         with cooperative_interrupts():
             self._fit_terms(terms, table, target, splits)
             if self.interactions != 0 and not self.result_.interrupted:
@@ -165,7 +167,9 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         self, terms: Sequence[Term], table: Table, target: BinaryTarget, splits: Sequence[Split]
     ) -> list[PairTerm]:
         """Return the pairs of columns to add to the fitted main effects."""
-        margins = find_margins(self.columns_, table, [*self.shape_functions_.values()])
+        margins = find_margins(
+            self.columns_, table, target.weight, [*self.shape_functions_.values()]
+        )
         if self.interactions == "auto":
             count = choose_number(margins, terms, table, target, splits, self.linear_.C_)
         else:
@@ -182,6 +186,7 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         self.linear_ = BasisAPClassifierCV(cv=splits, n_jobs=self.n_jobs)
         self.linear_.on_progress = self.on_progress
         self.linear_.fit(matrix(terms, table, dtype), target.positive, target.weight)
+        self.linear_.cv = None  # the rows of the splits are of no use to a fitted model
         found, self.intercept_ = effects(
             terms, self.linear_.coef_[0], float(self.linear_.intercept_[0])
         )
@@ -215,7 +220,7 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         if hasattr(X, "index") and hasattr(X, "columns"):
             return type(X)(contributions, columns=names, index=X.index)
         if hasattr(X, "columns"):
-            return type(X)(contributions, schema=names)
+            return type(X)(contributions, schema=names, orient="row")
         return contributions
 
     def plot_effects(self, features: Sequence[str] | None = None, *, max_panels: int = 12) -> Any:

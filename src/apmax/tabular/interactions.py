@@ -19,6 +19,7 @@ from apmax.tabular.columns import Columns, Table
 from apmax.tabular.effects import Effect, Margin
 from apmax.tabular.leaderboard import standard_error
 from apmax.tabular.sampling import restricted, sample_rows
+from apmax.tabular.spline import distinct_values
 from apmax.tabular.terms import PairTerm, Term, matrix
 from apmax.validation import Floats, Mask, shares
 
@@ -34,22 +35,33 @@ NUMBERS_TRIED = (4, 12)
 RIDGE = 1e-3
 
 
-def find_margins(columns: Columns, table: Table, importance: Sequence[Effect]) -> list[Margin]:
+def find_margins(
+    columns: Columns, table: Table, weight: Floats | None, effects: Sequence[Effect]
+) -> list[Margin]:
     """Return the functions of the most important columns of which pairs are formed."""
-    ranked = sorted(importance, key=lambda effect: -effect.importance)[:MOST_COLUMNS]
+    ranked = sorted(effects, key=lambda effect: -effect.importance)[:MOST_COLUMNS]
     wanted = {effect.name for effect in ranked}
     found = []
     for column, place in enumerate(columns.numeric):
-        x = table.numbers[:, column]
-        knots = np.unique(np.nanquantile(x, LEVELS))
-        if knots.size == 1:  # most values are equal: below, at or above them
-            knots = np.unique([np.nanmin(x), *knots, np.nanmax(x)])
-        found.append(Margin(columns.names[place], column, knots, []))
+        if columns.names[place] in wanted:
+            knots = _knots(table.numbers[:, column], weight)
+            if knots.size > 1:
+                found.append(Margin(columns.names[place], column, knots, []))
     for column, place in enumerate(columns.categorical):
         levels = columns.levels(column)
-        if len(levels) <= MOST_CATEGORIES:
+        if columns.names[place] in wanted and len(levels) <= MOST_CATEGORIES:
             found.append(Margin(columns.names[place], column, None, levels))
-    return [margin for margin in found if margin.name in wanted]
+    return found
+
+
+def _knots(x: Floats, weight: Floats | None) -> Floats:
+    """Return quantiles of the values that are present."""
+    present = ~np.isnan(x)
+    values, share = distinct_values(x[present], None if weight is None else weight[present])
+    below = np.cumsum(share)
+    knots = np.unique(values[np.searchsorted(below, np.multiply(LEVELS, below[-1]))])
+    # If most values are equal, the function is free below, at and above them.
+    return knots if knots.size > 1 else np.unique([values[0], *knots, values[-1]])
 
 
 def strongest_pairs(
@@ -65,10 +77,10 @@ def strongest_pairs(
     The measure is the score test of adding all products of a pair to a logistic regression,
     standardised by its degrees of freedom.
     """
-    rows = slice(None, None, -(-positive.size // MOST_ROWS))
-    share = shares(weight, positive.size)[rows] * positive[rows].size
+    rows, of_rows = sample_rows(positive, weight, MOST_ROWS, seed=0)
+    count_of = shares(of_rows, rows.size) * rows.size
     p = expit(log_odds[rows])
-    residual, variance = share * (positive[rows] - p), share * p * (1.0 - p)
+    residual, variance = count_of * (positive[rows] - p), count_of * p * (1.0 - p)
     functions = [margin(table.rows(rows)) for margin in margins]
     strength = {}
     for i, j in combinations(range(len(margins)), 2):
@@ -81,9 +93,10 @@ def strongest_pairs(
         strength[i, j] = (statistic - freedom) / np.sqrt(2.0 * freedom)
         raise_if_interrupted()
     best = sorted(strength, key=lambda pair: -strength[pair])[:count]
+    share = shares(weight, positive.size)[:, None]
+    pairs = [(margins[i], margins[j]) for i, j in best]
     return [
-        PairTerm(margins[i], margins[j], functions[i].T @ (share[:, None] * functions[j]) / p.size)
-        for i, j in best
+        PairTerm(first, second, first(table).T @ (share * second(table))) for first, second in pairs
     ]
 
 
