@@ -13,6 +13,8 @@ from apmax.tabular.effects import CategoryEffect, Effect, Margin, NumberEffect, 
 from apmax.tabular.spline import SplineBasis
 from apmax.validation import Floats, shares
 
+PAIR_SCALE = 0.3
+"""Scale of the products of a pair; below 1, so that a ridge penalty shrinks them more."""
 BLOCK = 1 << 16
 """Rows that are expanded at a time, which bounds the memory beyond the matrix itself."""
 
@@ -110,14 +112,14 @@ class PairTerm:
     def __call__(self, table: Table) -> Floats:
         """Return the columns, shape (n, width)."""
         products = self.first(table)[:, :, None] * self.second(table)[:, None, :]
-        return products.reshape(products.shape[0], -1)
+        return PAIR_SCALE * products.reshape(products.shape[0], -1)
 
     def effect(self, w: Floats) -> tuple[PairEffect, float]:
         """Return the effect of these coefficients, centred, and what it adds to the intercept.
 
         Rows with a missing value have no effect, so the mean is over the others.
         """
-        effect = w.reshape(self.first.size, -1)
+        effect = PAIR_SCALE * w.reshape(self.first.size, -1)
         return PairEffect(self.first, self.second, effect, self.density), 0.0
 
 
