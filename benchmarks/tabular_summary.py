@@ -153,16 +153,20 @@ def _flaml_time(results: Results) -> Bar:
 
 def _log_loss(results: Results, method: str) -> Bar:
     text = f"log-loss of {method} at most {MOST_LOG_LOSS} × that of logistic and the constant's"
-    tables = [table for table in results[method] if table in results["logistic"]]
-    above = []
-    for table in tables:
-        reached = mean_of(results, method, table, "log_loss")
-        logistic = mean_of(results, "logistic", table, "log_loss")
-        constant = mean_of(results, method, table, "constant_log_loss")
+    above, compared = [], 0
+    for table, lines in results[method].items():
+        baseline = results["logistic"].get(table, {})
+        seeds = set(lines) & set(baseline)
+        if not seeds:
+            continue
+        compared += 1
+        reached = np.mean([lines[seed]["log_loss"] for seed in seeds])
+        logistic = np.mean([baseline[seed]["log_loss"] for seed in seeds])
+        constant = np.mean([lines[seed]["constant_log_loss"] for seed in seeds])
         if reached > MOST_LOG_LOSS * logistic or reached > constant:
             above.append(f"{table} {reached:.4f} ({logistic:.4f}, constant {constant:.4f})")
     listed = "; ".join(above)
-    return Bar(f"{text}{': ' if listed else ''}{listed}", not above if tables else None)
+    return Bar(f"{text}{': ' if listed else ''}{listed}", not above if compared else None)
 
 
 def print_summary(results: Results, tables: Iterable[str]) -> bool:

@@ -29,6 +29,14 @@ class BinaryTarget(NamedTuple):
     pos_index: int
     """Position of the positive class in `classes`."""
 
+    def rows(self, which: NDArray[np.intp]) -> BinaryTarget:
+        """Return some of the examples."""
+        weight, share = None, which.size / self.positive.size
+        if self.weight is not None:
+            weight = self.weight[which]
+            share = float(weight.sum() / self.weight.sum())
+        return self._replace(positive=self.positive[which], weight=weight, total=share * self.total)
+
     @property
     def counts(self) -> Floats | None:
         """How many examples each row stands for; None for one each."""

@@ -23,8 +23,9 @@ from apmax.linear import APClassifierCV, FitResult
 from apmax.splits import Split, make_splits
 from apmax.tabular.columns import Columns, Table
 from apmax.tabular.effects import Effect
-from apmax.tabular.interactions import choose_number, find_margins, strongest_pairs
-from apmax.tabular.terms import PairTerm, Term, effects, main_terms, matrix
+from apmax.tabular.interactions import find_pairs
+from apmax.tabular.sampling import without_weightless_rows
+from apmax.tabular.terms import Term, effects, main_terms, matrix
 from apmax.validation import Floats, check_count
 
 DOUBLE_ENTRIES = 1 << 25
@@ -52,9 +53,9 @@ class AdditiveAPClassifier(BinaryAPClassifier):
 
     Parameters
     ----------
-    interactions : int or "auto", default=0
-        Number of functions of two columns to add. "auto" chooses it by cross-validated AP and adds
-        none unless the gain exceeds its standard error.
+    interactions : int or "auto", default="auto"
+        Number of functions of two columns to add. "auto" compares 0, 10 and 30 by cross-validated
+        AP and adds none unless the gain exceeds its standard error.
     categorical_features : "from_dtype" or array-like, default="from_dtype"
         Names, positions or mask of the categorical columns. By default, text and categorical
         types are categories and everything else is a number.
@@ -108,7 +109,7 @@ class AdditiveAPClassifier(BinaryAPClassifier):
     def __init__(
         self,
         *,
-        interactions: int | str = 0,
+        interactions: int | str = "auto",
         categorical_features: Any = "from_dtype",
         cv: Any = None,
         n_jobs: int | None = None,
@@ -151,31 +152,16 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         )
         check_consistent_length(X, target.positive)
         splits = make_splits(self.cv, X, target.positive, target.weight, groups)
+        X, target, splits = without_weightless_rows(X, target, splits)
         self.columns_ = Columns(X, self.categorical_features)
         table = self.columns_.fit_transform(X, target.counts)
         terms = main_terms(self.columns_, table, target)
         with cooperative_interrupts():
+            if self.interactions != 0:
+                terms += find_pairs(self.columns_, terms, table, target, splits, self.interactions)
             self._fit_terms(terms, table, target, splits)
-            if self.interactions != 0 and not self.result_.interrupted:
-                pairs = self._pairs(terms, table, target, splits)
-                if pairs:
-                    self._fit_terms([*terms, *pairs], table, target, splits)
         self.classes_, self.pos_label_ = target.classes, target.pos_label
         return self
-
-    def _pairs(
-        self, terms: Sequence[Term], table: Table, target: BinaryTarget, splits: Sequence[Split]
-    ) -> list[PairTerm]:
-        """Return the pairs of columns to add to the fitted main effects."""
-        margins = find_margins(
-            self.columns_, table, target.weight, [*self.shape_functions_.values()]
-        )
-        if self.interactions == "auto":
-            count = choose_number(margins, terms, table, target, splits, self.linear_.C_)
-        else:
-            count = int(self.interactions)
-        log_odds = self._log_odds(table)
-        return strongest_pairs(margins, table, target.positive, log_odds, target.weight, count)
 
     def _fit_terms(
         self, terms: Sequence[Term], table: Table, target: BinaryTarget, splits: Sequence[Split]
@@ -185,7 +171,7 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         dtype = np.float64 if rows * width <= DOUBLE_ENTRIES else np.float32
         self.linear_ = BasisAPClassifierCV(cv=splits, n_jobs=self.n_jobs)
         self.linear_.on_progress = self.on_progress
-        self.linear_.fit(matrix(terms, table, dtype), target.positive, target.weight)
+        self.linear_.fit(matrix(terms, table, dtype), target.positive, target.counts)
         self.linear_.cv = None  # the rows of the splits are of no use to a fitted model
         found, self.intercept_ = effects(
             terms, self.linear_.coef_[0], float(self.linear_.intercept_[0])

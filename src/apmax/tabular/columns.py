@@ -95,14 +95,11 @@ class Columns:
         `counts` is how many examples each row stands for, by default one. Columns without
         information are left out from here on.
         """
-        counted = slice(None) if counts is None else np.flatnonzero(counts)
         for k in self.categorical:
-            words = np.array(_words(_column(X, k), self.names[k]), dtype=object)
-            of_words = None if counts is None else counts[counted]
-            self.of_category.append(Levels.of(words[counted].tolist(), of_words))
+            self.of_category.append(Levels.of(_words(_column(X, k), self.names[k]), counts))
         table = self.transform(X)
-        numbers = self._informative(table.numbers[counted], self.numeric)
-        codes = self._informative(table.codes[counted], self.categorical)
+        numbers = self._informative(table.numbers, self.numeric)
+        codes = self._informative(table.codes, self.categorical)
         if not numbers and not codes:
             raise ShapeError(
                 f"`X` has no column with two different values ({_listed(self.ignored)}): there is "

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from apmax.binary_target import BinaryTarget
-from apmax.tabular.columns import MIN_FREQUENCY, UNKNOWN, Columns, Table
+from apmax.tabular.columns import MIN_FREQUENCY, Columns, Table
 from apmax.tabular.effects import CategoryEffect, Effect, Margin, NumberEffect, PairEffect
 from apmax.tabular.spline import DEGREE, KNOTS, SplineBasis
 from apmax.validation import Floats, shares
@@ -19,6 +19,8 @@ MAX_FUNCTIONS = KNOTS + DEGREE
 """Largest number of basis functions of a number: KNOTS + DEGREE − 1 splines, and a linear one."""
 MAX_WIDTH, MAX_ENTRIES = 5000, 1 << 29
 """Largest number of columns, and of entries, of a matrix with splines."""
+PAIR_SCALE = 0.3
+"""Scale of the products of a pair; below 1, so that a ridge penalty shrinks them more."""
 BLOCK = 1 << 16
 """Rows that are expanded at a time, which bounds the memory beyond the matrix itself."""
 
@@ -116,11 +118,11 @@ class PairTerm:
     def __call__(self, table: Table) -> Floats:
         """Return the columns, shape (n, width)."""
         products = self.first(table)[:, :, None] * self.second(table)[:, None, :]
-        return products.reshape(products.shape[0], -1)
+        return PAIR_SCALE * products.reshape(products.shape[0], -1)
 
     def effect(self, w: Floats) -> tuple[PairEffect, float]:
         """Return the effect of these coefficients, centred, and what it adds to the intercept."""
-        effect = w.reshape(self.first.size, -1)
+        effect = PAIR_SCALE * w.reshape(self.first.size, -1)
         mean = float(np.vdot(self.density, effect))
         return PairEffect(self.first, self.second, effect - mean, -mean, self.density), mean
 
@@ -147,9 +149,7 @@ def main_terms(columns: Columns, table: Table, target: BinaryTarget) -> list[Ter
     share = shares(target.weight, n)
     for column, place in enumerate(columns.categorical):
         levels = columns.levels(column)
-        codes = table.codes[:, column]
-        known = codes != UNKNOWN  # rows of weight 0 may have categories of their own
-        density = np.bincount(codes[known], weights=share[known], minlength=len(levels))
+        density = np.bincount(table.codes[:, column], weights=share, minlength=len(levels))
         terms[place] = CategoryTerm(
             columns.names[place], column, levels, np.asarray(density, float)
         )
