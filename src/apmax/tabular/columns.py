@@ -21,6 +21,8 @@ UNKNOWN = -1
 OTHER, MISSING = "(other)", "(missing)"
 MIN_FREQUENCY, MAX_LEVELS = 10, 200
 """A category with fewer rows is grouped with the other rare ones; so are those beyond the limit."""
+LARGEST = 1e300
+"""Limit of numbers, whose differences must be finite."""
 TEXT_TYPES = ("category", "categorical", "dictionary", "enum", "large_string", "str", "utf8")
 DATE_TYPES = ("date", "duration", "period", "time")
 """Beginnings of the names of types, in lower case."""
@@ -219,11 +221,12 @@ def _numbers(values: Any, name: str) -> Floats:
             f"column {name!r} was read as numbers, but {error}: convert it, or list it in "
             "`categorical_features`"
         ) from error
-    infinite = np.isinf(array)
+    infinite = np.abs(array) > LARGEST
     if infinite.any():
+        row = int(np.argmax(infinite))
         raise NonFiniteError(
-            f"column {name!r} contains infinity (row {int(np.argmax(infinite))}): replace it by a "
-            "large number, or by NaN if it means missing"
+            f"column {name!r} contains {array[row]:g} (row {row}): replace it by a number up to "
+            f"{LARGEST:g}, or by NaN if it means missing"
         )
     return np.asarray(array)
 
