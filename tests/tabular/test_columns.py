@@ -207,7 +207,7 @@ def test_polars_columns_that_cannot_be_used_are_named(values: Any) -> None:
 
 
 def test_text_that_is_no_category_by_choice_is_refused_by_name() -> None:
-    with pytest.raises(errors.NotNumericError, match="'colour' was read as numbers.*list it in"):
+    with pytest.raises(errors.NotNumericError, match=r"'colour' was read as numbers.*list it in"):
         fitted(frame(), ["count"])
 
 

@@ -109,7 +109,10 @@ class PairEffect:
 
     @property
     def importance(self) -> float:
-        """Return about the standard deviation of the contribution over the training data."""
+        """Return an upper bound of the standard deviation over the training data.
+
+        It is exact if both columns are categories, or have no values between the knots.
+        """
         missing_share = max(0.0, 1.0 - float(self.density.sum()))
         return float(
             np.sqrt(np.vdot(self.density, np.square(self.effect)) + missing_share * self.missing**2)
