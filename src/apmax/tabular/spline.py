@@ -62,12 +62,12 @@ class SplineBasis(NamedTuple):
             return None
         below = np.cumsum(share)
         z = ndtri(np.clip(below - share / 2, TAIL, 1 - TAIL))
-        knots = _at_quantiles(below, KNOTS)
+        knots = _at_quantiles(share, KNOTS)
         table = np.column_stack([z, _splines(z, z[knots])]) if values.size > 2 else z[:, None]
         table -= share @ table
         if values.size > 2:
             table[:, 1:] = table[:, 1:] @ _smoothing(table.shape[1] - 1)
-        kept = np.arange(values.size) if values.size <= GRID else _at_quantiles(below, GRID)
+        kept = np.arange(values.size) if values.size <= GRID else _at_quantiles(share, GRID)
         return cls(values[kept], table[kept])
 
     def __call__(self, x: Floats) -> Floats:
@@ -89,8 +89,13 @@ def _distinct(x: Floats, weight: Floats | None) -> tuple[Floats, Floats]:
     return values, total / total.sum()
 
 
-def _at_quantiles(below: Floats, count: int) -> NDArray[np.intp]:
-    """Return positions of `count` evenly spaced quantiles, without repetition."""
+def _at_quantiles(share: Floats, count: int) -> NDArray[np.intp]:
+    """Return positions of about `count` quantiles, without repetition.
+
+    A frequent value, such as the zero of an amount, counts no more than half the distance of two
+    quantiles, so that the others are placed among the rest.
+    """
+    below = np.cumsum(np.minimum(share, 0.5 / count))
     levels = np.linspace(0.0, below[-1], count)
     return np.unique(np.minimum(np.searchsorted(below, levels), below.size - 1))
 
