@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, TimeSeriesSplit
 
-from apmax import AdditiveAPClassifier, average_precision, errors
+from apmax import average_precision, errors
 from apmax.tabular.effects import CategoryEffect, NumberEffect, PairEffect
 from apmax.tabular.terms import MAX_FUNCTIONS, MAX_WIDTH
 from tests.tabular.additive_table import (

@@ -12,18 +12,17 @@ import numpy as np
 
 from apmax.errors import ParameterError
 from apmax.tabular.library import ADDITIVE, STACK
-from apmax.tabular.sampling import sample_rows
 from apmax.tabular.search import Search
 
-PILOT_ROWS = 1000
+PILOT_ROWS = 250, 1000
 """Rows of the fits that predict how long the others take."""
+MOST_GROWTH = 1.1
+"""Largest exponent of the number of rows in the predicted time of a fit."""
 LEAST_ROWS = 5000
 """Number of rows below which models are left out rather than more rows."""
-GROWTH = 1.1
-"""Exponent of the number of rows in the time of a fit."""
 RESERVE = 0.8
 """Share of the remaining time that is planned for."""
-PILOT_SHARE = 0.25
+PILOT_SHARE = 0.35
 """Share of the budget after which no further model is tried on a few rows."""
 
 
@@ -48,6 +47,11 @@ class Budget:
             return float("inf")
         return self.seconds - (time.perf_counter() - self.start)
 
+    @property
+    def used(self) -> float:
+        """Return the share of the budget that is used up."""
+        return 0.0 if self.seconds is None else 1.0 - self.left / self.seconds
+
     def plan(self, predicted: Mapping[str, Callable[[int], float]], rows: int) -> Plan:
         """Choose models and rows; `predicted` gives the seconds of a model by number of rows.
 
@@ -63,7 +67,7 @@ class Budget:
         enough = min(rows, LEAST_ROWS)
         while len(models) > 1 and seconds(enough) > time_left:
             models.remove(max(models[1:], key=lambda name: predicted[name](enough)))
-        sizes = np.unique(np.geomspace(min(rows, PILOT_ROWS), rows, 50).astype(int))
+        sizes = np.unique(np.geomspace(min(rows, PILOT_ROWS[1]), rows, 50).astype(int))
         fitting = [int(size) for size in sizes if seconds(int(size)) <= time_left]
         if not fitting:
             raise ParameterError(
@@ -76,19 +80,15 @@ class Budget:
 def planned(names: list[str], search: Search, budget: Budget) -> tuple[list[str], Search]:
     """Leave out models and sample rows if the search would exceed the budget; warn about it.
 
-    A fit of each model to a few rows predicts how long the others take.
+    Two fits of each model to few rows predict how long the others take.
     """
-    assert budget.seconds is not None
     n, folds = search.data.positive.size, len(search.splits)
-    rows, weight = sample_rows(search.data.positive, search.data.weight, PILOT_ROWS, search.seed)
     predicted: dict[str, Callable[[int], float]] = {}
-    for name in names:
-        in_time = budget.left > (1 - PILOT_SHARE) * budget.seconds
-        if name != STACK and (in_time or not predicted):
+    for name in sorted(names, key=lambda name: name == ADDITIVE):  # the most expensive one last
+        if name != STACK and (budget.used < PILOT_SHARE or not predicted):
             fits = 1.0 if name == ADDITIVE else folds * 0.8
-            predicted[name] = partial(
-                _extrapolated, fits * search.pilot(name, rows, weight), rows.size
-            )
+            few, more = (fits * search.pilot(name, min(size, n)) for size in PILOT_ROWS)
+            predicted[name] = partial(_extrapolated, few, more)
     plan = budget.plan(predicted, n)
     dropped = [name for name in names if name != STACK and name not in plan.models]
     kept = [name for name in names if name not in dropped]
@@ -100,10 +100,11 @@ def planned(names: list[str], search: Search, budget: Budget) -> tuple[list[str]
     warnings.warn(
         f"{message} is short for {n} rows: fitted to a weighted sample of {plan.rows}", stacklevel=5
     )
-    rows, weight = sample_rows(search.data.positive, search.data.weight, plan.rows, search.seed)
-    return kept, search.sampled(rows, weight)
+    return kept, search.sampled(plan.rows)
 
 
-def _extrapolated(seconds: float, measured: int, rows: int) -> float:
-    """Return the seconds for this number of rows, from those measured with fewer."""
-    return float(seconds * max(1.0, rows / measured) ** GROWTH)
+def _extrapolated(few: float, more: float, rows: int) -> float:
+    """Return the seconds for a number of rows from those for each of PILOT_ROWS."""
+    ratio = PILOT_ROWS[1] / PILOT_ROWS[0]
+    growth = np.clip(np.log(max(more, 1e-9) / max(few, 1e-9)) / np.log(ratio), 0.5, MOST_GROWTH)
+    return float(more * max(1.0, rows / PILOT_ROWS[1]) ** growth)

@@ -18,7 +18,7 @@ from apmax.metrics import ap_of_scores
 from apmax.splits import Split
 from apmax.tabular.additive import AdditiveAPClassifier
 from apmax.tabular.library import ADDITIVE, Shape, fit_model, log_odds
-from apmax.tabular.sampling import restricted
+from apmax.tabular.sampling import restricted, sample_rows
 from apmax.validation import Floats, Mask
 
 logger = logging.getLogger("apmax")
@@ -74,21 +74,22 @@ class Search:
         # If every row is held out exactly once, the models of the folds can be averaged.
         self.partition = np.unique(held_out).size == held_out.size == data.positive.size
 
-    def sampled(self, rows: NDArray[np.intp], weight: Floats) -> Search:
-        """Return a search on some of the rows, with the same splits restricted to them."""
-        splits = restricted(self.splits, rows, self.data.positive.size)
-        return Search(self.data.rows(rows, weight), splits, seed=self.seed, n_jobs=self.n_jobs)
+    def sampled(self, count: int) -> Search:
+        """Return a search on a weighted sample of rows, with the same splits restricted to it."""
+        data = self.data
+        rows, weight = sample_rows(data.positive, data.weight, count, self.seed)
+        splits = restricted(self.splits, rows, data.positive.size)
+        return Search(data.rows(rows, weight), splits, seed=self.seed, n_jobs=self.n_jobs)
 
-    def pilot(self, name: str, rows: NDArray[np.intp], weight: Floats) -> float:
-        """Return the seconds of one fit to some rows."""
-        data = self.data.rows(rows, weight)
+    def pilot(self, name: str, count: int) -> float:
+        """Return the seconds of one fit to a sample of rows."""
+        data = self.sampled(count).data
         start = time.perf_counter()
         if name == ADDITIVE:
-            _fit_additive(data, None, None)
+            _fit_additive(data, None, self.n_jobs)
         else:
-            every = np.arange(rows.size)
             arguments = (data.matrix, data.positive, data.weight, data.shape, self.seed)
-            _fit_rows(name, every, *arguments)
+            _fit_rows(name, np.arange(data.positive.size), *arguments)
         return time.perf_counter() - start
 
     def fit(self, name: str) -> Candidate:

@@ -66,9 +66,9 @@ class SplineBasis(NamedTuple):
         z = ndtri(np.clip(below - share / 2, TAIL, 1 - TAIL))
         table = z[:, None]
         if not linear and values.size > 2:
-            splines = _splines(z, z[_at_quantiles(below, KNOTS)])
+            splines = _splines(z, z[_at_quantiles(share, KNOTS)])
             table = np.column_stack([z, splines @ _smoothing(splines.shape[1])])
-        kept = np.arange(values.size) if values.size <= GRID else _at_quantiles(below, GRID)
+        kept = np.arange(values.size) if values.size <= GRID else _at_quantiles(share, GRID)
         grid, table = values[kept], table[kept]
         return cls(grid, table - share @ Interpolation.of(values, grid)(table))
 
@@ -91,8 +91,13 @@ def distinct_values(x: Floats, weight: Floats | None) -> tuple[Floats, Floats]:
     return values, total / total.sum()
 
 
-def _at_quantiles(below: Floats, count: int) -> NDArray[np.intp]:
-    """Return positions of `count` evenly spaced quantiles, without repetition."""
+def _at_quantiles(share: Floats, count: int) -> NDArray[np.intp]:
+    """Return positions of about `count` quantiles, without repetition.
+
+    A frequent value, such as the zero of an amount, counts no more than half the distance of two
+    quantiles, so that the others are placed among the rest.
+    """
+    below = np.cumsum(np.minimum(share, 0.5 / count))
     levels = np.linspace(0.0, below[-1], count)
     return np.unique(np.minimum(np.searchsorted(below, levels), below.size - 1))
 
