@@ -10,6 +10,7 @@ from sklearn.model_selection import StratifiedKFold, check_cv
 
 from apmax.errors import ParameterError
 from apmax.linear.base import TrainingSet
+from apmax.linear.thinning import thinned
 from apmax.validation import Mask
 
 DEFAULT_FOLDS = 5
@@ -21,11 +22,12 @@ class Fold(NamedTuple):
     data: TrainingSet
     train_rows: NDArray[np.intp]
     test_rows: NDArray[np.intp]
+    number: int = 0
 
     @property
     def train(self) -> TrainingSet:
-        """Return a copy of the training rows."""
-        return self.data.rows(self.train_rows).without_zero_weights()
+        """Return a copy of the training rows, or of a weighted sample of them if they are many."""
+        return thinned(self.data.rows(self.train_rows).without_zero_weights(), self.number)
 
     @property
     def test(self) -> TrainingSet:
@@ -42,7 +44,9 @@ def folds_of(cv: Any, data: TrainingSet) -> list[Fold]:
     """Return the folds of a number, a splitter or an iterable of splits."""
     if is_number_of_folds(cv):
         cv = _stratified(cv, data.positive)
-    folds = [Fold(data, *split) for split in _splits(cv, data)]
+    folds = [
+        Fold(data, train, test, number) for number, (train, test) in enumerate(_splits(cv, data))
+    ]
     if not folds:
         raise ParameterError("`cv` yields no split: give at least one, or a number of folds")
     for number, fold in enumerate(folds):
