@@ -38,6 +38,11 @@ class BinaryTarget(NamedTuple):
         return self._replace(positive=self.positive[which], weight=weight, total=share * self.total)
 
     @property
+    def counts(self) -> Floats | None:
+        """How many examples each row stands for; None for one each."""
+        return None if self.weight is None else self.weight * (self.total / self.weight.sum())
+
+    @property
     def pos_label(self) -> Any:
         """The positive class as a Python object."""
         return self.classes.tolist()[self.pos_index]

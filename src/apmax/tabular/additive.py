@@ -24,6 +24,7 @@ from apmax.splits import Split, make_splits
 from apmax.tabular.columns import Columns, Table
 from apmax.tabular.effects import Effect
 from apmax.tabular.interactions import find_pairs
+from apmax.tabular.sampling import without_weightless_rows
 from apmax.tabular.terms import Term, effects, main_terms, matrix
 from apmax.validation import Floats, check_count
 
@@ -98,6 +99,8 @@ class AdditiveAPClassifier(BinaryAPClassifier):
     (284, 31)
     """
 
+    __metadata_request__fit = {"groups": True}  # noqa: RUF012 -- requested as by GroupKFold
+
     shape_functions_: dict[str, Effect]
     intercept_: float
     linear_: APClassifierCV
@@ -149,9 +152,10 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         )
         check_consistent_length(X, target.positive)
         splits = make_splits(self.cv, X, target.positive, target.weight, groups)
+        X, target, splits = without_weightless_rows(X, target, splits)
         self.columns_ = Columns(X, self.categorical_features)
-        table = self.columns_.fit_transform(X)
-        terms = main_terms(self.columns_, table, target.weight)
+        table = self.columns_.fit_transform(X, target.counts)
+        terms = main_terms(self.columns_, table, target)
         with cooperative_interrupts():
             if self.interactions != 0:
                 terms += find_pairs(self.columns_, terms, table, target, splits, self.interactions)
@@ -167,7 +171,8 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         dtype = np.float64 if rows * width <= DOUBLE_ENTRIES else np.float32
         self.linear_ = BasisAPClassifierCV(cv=splits, n_jobs=self.n_jobs)
         self.linear_.on_progress = self.on_progress
-        self.linear_.fit(matrix(terms, table, dtype), target.positive, target.weight)
+        self.linear_.fit(matrix(terms, table, dtype), target.positive, target.counts)
+        self.linear_.cv = None  # the rows of the splits are of no use to a fitted model
         found, self.intercept_ = effects(
             terms, self.linear_.coef_[0], float(self.linear_.intercept_[0])
         )
@@ -201,7 +206,7 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         if hasattr(X, "index") and hasattr(X, "columns"):
             return type(X)(contributions, columns=names, index=X.index)
         if hasattr(X, "columns"):
-            return type(X)(contributions, schema=names)
+            return type(X)(contributions, schema=names, orient="row")
         return contributions
 
     def plot_effects(self, features: Sequence[str] | None = None, *, max_panels: int = 12) -> Any:

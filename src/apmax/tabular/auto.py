@@ -21,6 +21,7 @@ from apmax.tabular.budget import Budget, planned
 from apmax.tabular.columns import Columns
 from apmax.tabular.leaderboard import Leaderboard, simplest_within_error
 from apmax.tabular.library import NAMES, STACK, Shape, encoded, log_odds
+from apmax.tabular.sampling import without_weightless_rows
 from apmax.tabular.search import Candidate, Search, TrainingTable
 from apmax.tabular.stacking import Blend
 from apmax.validation import Floats, check_real
@@ -86,6 +87,8 @@ class AutoAPClassifier(BinaryAPClassifier):
     True
     """
 
+    __metadata_request__fit = {"groups": True}  # noqa: RUF012 -- requested as by GroupKFold
+
     leaderboard_: Leaderboard
     best_: str
     stack_weights_: dict[str, float]
@@ -126,14 +129,15 @@ class AutoAPClassifier(BinaryAPClassifier):
         )
         check_consistent_length(X, target.positive)
         splits = make_splits(self.cv, X, target.positive, target.weight, groups)
+        X, target, splits = without_weightless_rows(X, target, splits)
         self.columns_ = Columns(X, self.categorical_features)
-        table = self.columns_.fit_transform(X)
+        table = self.columns_.fit_transform(X, target.counts)
         data = TrainingTable(
             X,
             encoded(table),
             Shape(table.numbers.shape[1], table.codes.shape[1]),
             target.positive,
-            target.weight,
+            target.counts,
             self.categorical_features,
         )
         with cooperative_interrupts():

@@ -7,12 +7,11 @@ library is needed.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.preprocessing import OrdinalEncoder
 
 from apmax.errors import NonFiniteError, NotNumericError, ParameterError, ShapeError
 from apmax.validation import Floats
@@ -22,8 +21,11 @@ UNKNOWN = -1
 OTHER, MISSING = "(other)", "(missing)"
 MIN_FREQUENCY, MAX_LEVELS = 10, 200
 """A category with fewer rows is grouped with the other rare ones; so are those beyond the limit."""
-TEXT_TYPES = ("category", "categorical", "enum", "object", "str", "utf8")
-"""Beginnings of the names of text types, in lower case."""
+LARGEST = 1e300
+"""Limit of numbers, whose differences must be finite."""
+TEXT_TYPES = ("category", "categorical", "dictionary", "enum", "large_string", "str", "utf8")
+DATE_TYPES = ("date", "duration", "period", "time")
+"""Beginnings of the names of types, in lower case."""
 
 
 class Table(NamedTuple):
@@ -39,13 +41,39 @@ class Table(NamedTuple):
         return Table(self.numbers[which], self.codes[which])
 
 
+class Levels(NamedTuple):
+    """Categories of a column in sorted order; rare ones share the last, "(other)"."""
+
+    names: list[str]
+    rest: int
+    """Code of any other category: that of "(other)" if there is one, else UNKNOWN."""
+
+    @classmethod
+    def of(cls, words: Sequence[str], counts: Floats | None) -> Levels:
+        """Choose the categories; `counts` is how many examples each row stands for."""
+        found = sorted(set(words))
+        count = np.bincount(Levels(found, UNKNOWN).codes(words), weights=counts)
+        most = np.argsort(-count, kind="stable")[: MAX_LEVELS - 1]
+        # A sum of weights may fall short of the number that it stands for by rounding.
+        kept = [k for k in sorted(most) if count[k] >= MIN_FREQUENCY * (1 - 1e-9)]
+        names = [found[k] for k in kept]
+        if count.sum() > count[kept].sum():
+            return cls([*names, OTHER], len(names))
+        return cls(names, UNKNOWN)
+
+    def codes(self, words: Sequence[str]) -> NDArray[np.int64]:
+        """Return the code of each category."""
+        code = {name: k for k, name in enumerate(self.names)}
+        return np.array([code.get(word, self.rest) for word in words], np.int64)
+
+
 class Columns:
     """Which columns are numbers and which are categories, with their levels.
 
     Parameters
     ----------
-    names : list of str
-        Names of all columns.
+    X : ndarray or DataFrame
+        The training data.
     categorical : "from_dtype" or array-like
         Names, positions or mask of the categorical columns; "from_dtype" takes text and
         categorical types.
@@ -56,28 +84,21 @@ class Columns:
         chosen = _chosen(categorical, self.names)
         self.numeric: list[int] = []
         self.categorical: list[int] = []
-        for k, values in enumerate(_values(X)):
-            text = _is_text(values) if chosen is None else k in chosen
+        for k in range(len(self.names)):
+            text = _is_text(_column(X, k)) if chosen is None else k in chosen
             (self.categorical if text else self.numeric).append(k)
-        self.encoders: list[OrdinalEncoder] = []
+        self.of_category: list[Levels] = []
         self.ignored: dict[str, str] = {}
         """Columns without information, and why: constant, missing, or equal to another."""
 
-    def fit_transform(self, X: Any) -> Table:
+    def fit_transform(self, X: Any, counts: Floats | None = None) -> Table:
         """Learn the levels of the categories and return the rows of X.
 
-        Columns without information are left out from here on.
+        `counts` is how many examples each row stands for, by default one. Columns without
+        information are left out from here on.
         """
         for k in self.categorical:
-            words = _words(_column(X, k))
-            encoder = OrdinalEncoder(
-                min_frequency=MIN_FREQUENCY,
-                max_categories=MAX_LEVELS,
-                handle_unknown="use_encoded_value",
-                unknown_value=UNKNOWN,
-                dtype=np.int64,
-            )
-            self.encoders.append(encoder.fit(words))
+            self.of_category.append(Levels.of(_words(_column(X, k), self.names[k]), counts))
         table = self.transform(X)
         numbers = self._informative(table.numbers, self.numeric)
         codes = self._informative(table.codes, self.categorical)
@@ -88,10 +109,10 @@ class Columns:
             )
         self.numeric = [self.numeric[k] for k in numbers]
         self.categorical = [self.categorical[k] for k in codes]
-        self.encoders = [self.encoders[k] for k in codes]
+        self.of_category = [self.of_category[k] for k in codes]
         if self.ignored:
             message = f"columns without information are ignored: {_listed(self.ignored)}"
-            warnings.warn(message, UserWarning, stacklevel=5)
+            warnings.warn(message, UserWarning, stacklevel=4)  # the caller of `fit`
         return Table(table.numbers[:, numbers], table.codes[:, codes])
 
     def _informative(self, values: NDArray[Any], places: Sequence[int]) -> list[int]:
@@ -104,7 +125,9 @@ class Columns:
             if missing.all():
                 self.ignored[self.names[place]] = "all missing"
             elif not missing.any() and column.min() == column.max():
-                self.ignored[self.names[place]] = "constant"
+                rare = place in self.categorical and self.of_category[k].names == [OTHER]
+                why = f"no category has {MIN_FREQUENCY} rows" if rare else "constant"
+                self.ignored[self.names[place]] = why
             elif same != k and np.array_equal(column, values[:, same], equal_nan=True):
                 self.ignored[self.names[place]] = f"equal to {self.names[places[same]]!r}"
             else:
@@ -118,19 +141,13 @@ class Columns:
         for out, k in enumerate(self.numeric):
             numbers[:, out] = _numbers(_column(X, k), self.names[k])
         codes = np.empty((n, len(self.categorical)), np.int64)
-        for out, (k, encoder) in enumerate(zip(self.categorical, self.encoders, strict=True)):
-            found = encoder.transform(_words(_column(X, k)))[:, 0]
-            if encoder.infrequent_categories_[0] is not None:
-                found[found == UNKNOWN] = len(self.levels(out)) - 1
-            codes[:, out] = found
+        for out, (k, levels) in enumerate(zip(self.categorical, self.of_category, strict=True)):
+            codes[:, out] = levels.codes(_words(_column(X, k), self.names[k]))
         return Table(numbers, codes)
 
     def levels(self, which: int) -> list[str]:
         """Return the names of the codes of a categorical column."""
-        (names,) = self.encoders[which].categories_
-        (rare,) = self.encoders[which].infrequent_categories_
-        grouped = set() if rare is None else set(rare)
-        return [str(name) for name in names if name not in grouped] + ([OTHER] if grouped else [])
+        return self.of_category[which].names
 
 
 def column_names(X: Any) -> list[str]:
@@ -170,72 +187,77 @@ def _chosen(categorical: Any, names: Sequence[str]) -> set[int] | None:
     return {names.index(one) if isinstance(one, str) else int(one) for one in given}
 
 
-def _values(X: Any) -> Iterator[Any]:
-    for k in range(X.shape[1]):
-        yield _column(X, k)
-
-
 def _column(X: Any, k: int) -> Any:
     return X[X.columns[k]] if hasattr(X, "columns") else X[:, k]
 
 
 def _is_text(values: Any) -> bool:
-    """Return whether a column is text or categorical, or holds objects that are not numbers."""
+    """Return whether a column is text or categorical, or holds objects of which some are text."""
     name = str(values.dtype).lower()
-    if (
-        not name.startswith(TEXT_TYPES)
-        and np.dtype(getattr(values.dtype, "type", object)).kind not in "US"
-    ):
-        return False
-    if name != "object":
-        return True
-    try:
-        np.asarray(values, dtype=np.float64)
-    except ValueError:
-        return True
-    except TypeError:  # None among numbers is a missing value; anything else is no number
-        return any(isinstance(value, str) for value in values)
-    return False
+    if name == "object":
+        return any(isinstance(value, str | bytes) for value in values)
+    return name.startswith(TEXT_TYPES) or getattr(values.dtype, "kind", "") in ("U", "S")
 
 
 def _numbers(values: Any, name: str) -> Floats:
     """Return a column as floats with NaN for missing values."""
-    if str(values.dtype).lower().startswith(("datetime", "date", "duration", "timedelta", "time")):
+    kind = str(values.dtype).lower()
+    if kind.startswith(DATE_TYPES):
         raise NotNumericError(
             f"column {name!r} holds dates: replace it by numbers such as an age in days or the "
             "month, for example with skrub.TableVectorizer"
         )
     try:
+        if kind.startswith("complex"):
+            raise TypeError("it holds complex numbers")
         if hasattr(values, "isna"):  # pandas, whose nullable types know their missing values
             array = values.to_numpy(dtype=np.float64, na_value=np.nan)
         else:
             array = np.asarray(values, dtype=np.float64)
+        if array.ndim != 1:
+            raise TypeError("it holds arrays")
     except (TypeError, ValueError) as error:
         raise NotNumericError(
             f"column {name!r} was read as numbers, but {error}: convert it, or list it in "
             "`categorical_features`"
         ) from error
-    infinite = np.isinf(array)
+    infinite = np.abs(array) > LARGEST
     if infinite.any():
+        row = int(np.argmax(infinite))
         raise NonFiniteError(
-            f"column {name!r} contains infinity (row {int(np.argmax(infinite))}): replace it by a "
-            "large number, or by NaN if it means missing"
+            f"column {name!r} contains {array[row]:g} (row {row}): replace it by a number up to "
+            f"{LARGEST:g}, or by NaN if it means missing"
         )
     return np.asarray(array)
 
 
-def _words(values: Any) -> NDArray[Any]:
-    """Return a column as a column of str, with "(missing)" for missing values."""
-    array = np.asarray(values, dtype=object)
-    # Missing values (None, NaN, pandas' NA) are not equal to themselves or are None.
-    words = [
-        MISSING if value is None or not _equals_itself(value) else str(value) for value in array
-    ]
-    return np.array(words, dtype=object)[:, None]
+def _words(values: Any, name: str) -> list[str]:
+    """Return a column as text, with "(missing)" for missing values."""
+    try:
+        return [_word(value) for value in np.asarray(values, dtype=object)]
+    except TypeError as error:
+        raise NotNumericError(
+            f"column {name!r} {error}: split it into columns, or drop it"
+        ) from error
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None or not _equals_itself(value):
+        return MISSING
+    if hasattr(value, "__len__") and not isinstance(value, bytes):
+        raise TypeError(f"holds values of type {type(value).__name__}")
+    # A column of whole numbers is of type float in a frame where one is missing.
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value) if whole else value)
 
 
 def _equals_itself(value: Any) -> bool:
+    """Return False for NaN, NaT and pandas' NA."""
     try:
         return bool(value == value)  # noqa: PLR0124
     except TypeError:  # pandas' NA has no truth value
         return False
+    except ValueError:  # an array
+        return True

@@ -57,6 +57,8 @@ def _chosen(
             raise ParameterError(f"`max_panels` = {most!r} must be at least 1")
         ranked = sorted(functions.values(), key=lambda effect: -effect.importance)
         return ranked[:most]
+    if isinstance(features, str) or not features:
+        raise ParameterError(f"`features` = {features!r} must be a list of one or more names")
     for name in features:
         if name not in functions:
             known = ", ".join(list(functions)[:10])

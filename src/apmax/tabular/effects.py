@@ -102,13 +102,21 @@ class PairEffect:
     second: Margin
     effect: Floats
     """Contribution at each pair of knots or categories, shape (first.size, second.size)."""
+    missing: float
+    """Contribution of a row with a missing value or a new category in one of the columns."""
     density: Floats
     """Share of the training weight near each pair, same shape."""
 
     @property
     def importance(self) -> float:
-        """Return about the standard deviation of the contribution over the training data."""
-        return float(np.sqrt(np.vdot(self.density, np.square(self.effect))))
+        """Return an upper bound of the standard deviation over the training data.
+
+        It is exact if both columns are categories, or have no values between the knots.
+        """
+        missing_share = max(0.0, 1.0 - float(self.density.sum()))
+        return float(
+            np.sqrt(np.vdot(self.density, np.square(self.effect)) + missing_share * self.missing**2)
+        )
 
     @property
     def name(self) -> str:
@@ -117,11 +125,9 @@ class PairEffect:
 
     def __call__(self, table: Table) -> Floats:
         """Return the contribution to each row."""
-        return np.asarray(
-            np.einsum(
-                "ni,ij,nj->n", self.first(table), self.effect, self.second(table), optimize=True
-            )
-        )
+        # The functions of a column sum to 1, or are all 0 where it is missing.
+        beyond_missing = self.first(table) @ (self.effect - self.missing)
+        return np.asarray(self.missing + np.sum(beyond_missing * self.second(table), axis=1))
 
 
 Effect = NumberEffect | CategoryEffect | PairEffect

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from apmax.tabular.columns import Columns, Table
 from apmax.tabular.effects import Margin
 from apmax.tabular.leaderboard import standard_error
 from apmax.tabular.sampling import restricted, sample_rows
+from apmax.tabular.spline import distinct_values
 from apmax.tabular.terms import PairTerm, Term, effects, matrix
 from apmax.validation import Floats, shares
 
@@ -51,6 +53,7 @@ def find_pairs(
     ranked by what it leaves unexplained, and the AP with the first of them is compared on the
     other part. The number is 0 unless the gain exceeds its standard error.
     """
+    every_row, share = table, shares(target.weight, target.positive.size)[:, None]
     if target.positive.size > MOST_ROWS:
         rows, weight = sample_rows(target.positive, target.weight, MOST_ROWS, seed=0)
         splits = restricted(splits, rows, target.positive.size)
@@ -69,7 +72,11 @@ def find_pairs(
     if number == 0:
         return []
     fit = _Fit.of(terms, table, target)
-    return _strongest(columns, fit, table, target, int(number))
+    pairs = _strongest(columns, fit, table, target, int(number))
+    return [  # centred over all rows
+        replace(pair, density=pair.first(every_row).T @ (share * pair.second(every_row)))
+        for pair in pairs
+    ]
 
 
 class _Fit(NamedTuple):
@@ -110,21 +117,35 @@ def _ap_by_number(
     return ap
 
 
-def _margins(columns: Columns, table: Table, importance: dict[str, float]) -> list[Margin]:
+def _margins(
+    columns: Columns, table: Table, weight: Floats | None, importance: dict[str, float]
+) -> list[Margin]:
     """Return the functions of the most important columns of which pairs are formed."""
+    ranked = sorted(importance, key=lambda name: -importance[name])
+    wanted = set(ranked[:MOST_COLUMNS])
     found = []
     for column, place in enumerate(columns.numeric):
-        x = table.numbers[:, column]
-        knots = np.unique(np.nanquantile(x, LEVELS)) if not np.isnan(x).all() else np.empty(0)
-        if knots.size == 1:  # most values are equal: below, at or above them
-            knots = np.unique([np.nanmin(x), *knots, np.nanmax(x)])
-        if knots.size > 1:
-            found.append(Margin(columns.names[place], column, knots, []))
+        if columns.names[place] in wanted:
+            knots = _knots(table.numbers[:, column], weight)
+            if knots.size > 1:
+                found.append(Margin(columns.names[place], column, knots, []))
     for column, place in enumerate(columns.categorical):
         levels = columns.levels(column)
-        if len(levels) <= MOST_CATEGORIES:
+        if columns.names[place] in wanted and len(levels) <= MOST_CATEGORIES:
             found.append(Margin(columns.names[place], column, None, levels))
-    return sorted(found, key=lambda margin: -importance[margin.name])[:MOST_COLUMNS]
+    return found
+
+
+def _knots(x: Floats, weight: Floats | None) -> Floats:
+    """Return quantiles of the values that are present."""
+    present = ~np.isnan(x)
+    values, share = distinct_values(x[present], None if weight is None else weight[present])
+    if values.size < 2:
+        return values
+    below = np.cumsum(share)
+    knots = np.unique(values[np.searchsorted(below, np.multiply(LEVELS, below[-1]))])
+    # If most values are equal, the function is free below, at and above them.
+    return knots if knots.size > 1 else np.unique([values[0], *knots, values[-1]])
 
 
 def _strongest(
@@ -135,7 +156,7 @@ def _strongest(
     The measure is the score test of adding all products of a pair to the logistic regression,
     standardised by its degrees of freedom.
     """
-    margins = _margins(columns, table, fit.importance())
+    margins = _margins(columns, table, target.weight, fit.importance())
     share = shares(target.weight, target.positive.size)
     p = expit(fit.design.margins(fit.w))
     residual, variance = share * (target.positive - p), share * p * (1.0 - p)

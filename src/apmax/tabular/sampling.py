@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apmax.binary_target import BinaryTarget
 from apmax.splits import Split
 from apmax.validation import Floats, Mask
 
@@ -36,6 +38,17 @@ def sample_rows(
     every = np.concatenate(rows)
     order = np.argsort(every)
     return every[order], np.concatenate(weights)[order]
+
+
+def without_weightless_rows(
+    X: Any, target: BinaryTarget, splits: list[Split]
+) -> tuple[Any, BinaryTarget, list[Split]]:
+    """Leave out rows of weight 0, so that they are no part of counts and quantiles either."""
+    if target.weight is None or target.weight.all():
+        return X, target, splits
+    rows = np.flatnonzero(target.weight)
+    kept = X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+    return kept, target.rows(rows), restricted(splits, rows, target.positive.size)
 
 
 def restricted(splits: Sequence[Split], rows: NDArray[np.intp], n: int) -> list[Split]:

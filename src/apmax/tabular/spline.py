@@ -24,7 +24,6 @@ RIDGE = 0.1
 DEGREE = 3
 TAIL = 1e-3
 """Ranks are clipped to [TAIL, 1 − TAIL] before they are mapped to the normal scale."""
-BLOCK = 1 << 16
 
 
 class Interpolation(NamedTuple):
@@ -55,20 +54,23 @@ class SplineBasis(NamedTuple):
     """Basis functions at the grid points, shape (g, k); their means over the data are 0."""
 
     @classmethod
-    def fit(cls, x: Floats, weight: Floats | None) -> SplineBasis | None:
-        """Place the basis on the values of x without missing ones; None if all are equal."""
-        values, share = _distinct(x, weight)
+    def fit(cls, x: Floats, weight: Floats | None, *, linear: bool = False) -> SplineBasis | None:
+        """Place the basis on the values of x without missing ones; None if all are equal.
+
+        With `linear`, or for two distinct values, there are no splines.
+        """
+        values, share = distinct_values(x, weight)
         if values.size < 2:
             return None
         below = np.cumsum(share)
         z = ndtri(np.clip(below - share / 2, TAIL, 1 - TAIL))
-        knots = _at_quantiles(share, KNOTS)
-        table = np.column_stack([z, _splines(z, z[knots])]) if values.size > 2 else z[:, None]
-        table -= share @ table
-        if values.size > 2:
-            table[:, 1:] = table[:, 1:] @ _smoothing(table.shape[1] - 1)
+        table = z[:, None]
+        if not linear and values.size > 2:
+            splines = _splines(z, z[_at_quantiles(share, KNOTS)])
+            table = np.column_stack([z, splines @ _smoothing(splines.shape[1])])
         kept = np.arange(values.size) if values.size <= GRID else _at_quantiles(share, GRID)
-        return cls(values[kept], table[kept])
+        grid, table = values[kept], table[kept]
+        return cls(grid, table - share @ Interpolation.of(values, grid)(table))
 
     def __call__(self, x: Floats) -> Floats:
         """Return the basis functions at x, shape (n, k); 0 where x is missing."""
@@ -78,7 +80,7 @@ class SplineBasis(NamedTuple):
         return out
 
 
-def _distinct(x: Floats, weight: Floats | None) -> tuple[Floats, Floats]:
+def distinct_values(x: Floats, weight: Floats | None) -> tuple[Floats, Floats]:
     """Return the distinct values in ascending order and their shares of the weight."""
     if weight is None:
         values, count = np.unique(x, return_counts=True)

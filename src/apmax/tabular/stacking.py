@@ -107,7 +107,8 @@ class Blend(NamedTuple):
         return dict(zip(self.members, self.stack.weights.tolist(), strict=True))
 
     def pruned(self) -> Blend:
-        """Return the same blend without members of weight 0."""
+        """Return the same blend without members of weight 0, but with at least one member."""
         used = np.flatnonzero(self.stack.weights)
+        used = used if used.size else np.zeros(1, np.intp)
         stack = self.stack._replace(weights=self.stack.weights[used])
         return self._replace(members=[self.members[k] for k in used], stack=stack)

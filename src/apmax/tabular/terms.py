@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from apmax.binary_target import BinaryTarget
 from apmax.tabular.columns import MIN_FREQUENCY, Columns, Table
 from apmax.tabular.effects import CategoryEffect, Effect, Margin, NumberEffect, PairEffect
-from apmax.tabular.spline import SplineBasis
+from apmax.tabular.spline import DEGREE, KNOTS, SplineBasis
 from apmax.validation import Floats, shares
 
+MAX_FUNCTIONS = KNOTS + DEGREE
+"""Largest number of basis functions of a number: KNOTS + DEGREE − 1 splines, and a linear one."""
+MAX_WIDTH, MAX_ENTRIES = 5000, 1 << 29
+"""Largest number of columns, and of entries, of a matrix with splines."""
 PAIR_SCALE = 0.3
 """Scale of the products of a pair; below 1, so that a ridge penalty shrinks them more."""
 BLOCK = 1 << 16
@@ -115,21 +121,32 @@ class PairTerm:
         return PAIR_SCALE * products.reshape(products.shape[0], -1)
 
     def effect(self, w: Floats) -> tuple[PairEffect, float]:
-        """Return the effect of these coefficients, centred, and what it adds to the intercept.
-
-        Rows with a missing value have no effect, so the mean is over the others.
-        """
+        """Return the effect of these coefficients, centred, and what it adds to the intercept."""
         effect = PAIR_SCALE * w.reshape(self.first.size, -1)
-        return PairEffect(self.first, self.second, effect, self.density), 0.0
+        mean = float(np.vdot(self.density, effect))
+        return PairEffect(self.first, self.second, effect - mean, -mean, self.density), mean
 
 
-def main_terms(columns: Columns, table: Table, weight: Floats | None) -> list[Term]:
-    """Return a term for each column, in the order of the table."""
-    share = shares(weight, table.numbers.shape[0])
+def main_terms(columns: Columns, table: Table, target: BinaryTarget) -> list[Term]:
+    """Return a term for each column, in the order of the table.
+
+    If splines of all numeric columns would make too large a matrix, there are none, with a warning.
+    """
+    n, width = table.numbers.shape[0], len(columns.numeric) * MAX_FUNCTIONS
+    linear = width > MAX_WIDTH or n * width > MAX_ENTRIES
+    if linear:
+        warnings.warn(
+            f"splines of {len(columns.numeric)} numeric columns and {n} rows would take too much "
+            "memory and time: each column has a linear function of its normal scores instead; "
+            "select fewer columns for smooth functions",
+            UserWarning,
+            stacklevel=4,  # the caller of `fit`
+        )
     terms: dict[int, Term] = {}
     for column, place in enumerate(columns.numeric):
-        name, x = columns.names[place], table.numbers[:, column]
-        terms[place] = _number_term(name, column, x, weight, share)
+        x = table.numbers[:, column]
+        terms[place] = _number_term(columns.names[place], column, x, target, linear=linear)
+    share = shares(target.weight, n)
     for column, place in enumerate(columns.categorical):
         levels = columns.levels(column)
         density = np.bincount(table.codes[:, column], weights=share, minlength=len(levels))
@@ -140,19 +157,21 @@ def main_terms(columns: Columns, table: Table, weight: Floats | None) -> list[Te
 
 
 def _number_term(
-    name: str, column: int, x: Floats, weight: Floats | None, share: Floats
+    name: str, column: int, x: Floats, target: BinaryTarget, *, linear: bool
 ) -> NumberTerm:
+    weight, share = target.weight, shares(target.weight, x.size)
     missing = np.isnan(x)
     present = ~missing
-    basis = SplineBasis.fit(x[present], None if weight is None else weight[present])
-    enough = missing.sum() >= MIN_FREQUENCY and present.any()
+    basis = SplineBasis.fit(x[present], None if weight is None else weight[present], linear=linear)
+    missing_share = float(share[missing].sum())
+    enough = missing_share * target.total >= MIN_FREQUENCY * (1 - 1e-9) and present.any()
     density = np.empty(0)
     if basis is not None:
         between = (basis.grid[1:] + basis.grid[:-1]) / 2
         nearest = np.searchsorted(between, x[present])
         count = basis.grid.size
         density = np.asarray(np.bincount(nearest, weights=share[present], minlength=count), float)
-    return NumberTerm(name, column, basis, float(share[missing].sum()) if enough else 0.0, density)
+    return NumberTerm(name, column, basis, missing_share if enough else 0.0, density)
 
 
 def matrix(terms: Sequence[Term], table: Table, dtype: Any) -> Any:
