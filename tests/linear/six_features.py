@@ -10,7 +10,7 @@ from apmax import APClassifier, APClassifierCV, StochasticAPClassifier, average_
 from apmax.methods import METHODS
 
 RNG = np.random.default_rng(0)
-N, D = 1200, 6
+N, D = 2000, 6
 X = RNG.normal(size=(N, D)) * [1, 1, 1, 1e-3, 1e3, 1] + [0, 0, 5, 0, 0, 0]
 LOGIT = X[:, 0] + 0.8 * X[:, 1] * (X[:, 1] > 0) + 500 * X[:, 3] - 4.2
 Y = RNG.random(N) < 1 / (1 + np.exp(-LOGIT))

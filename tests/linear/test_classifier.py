@@ -218,7 +218,7 @@ def test_cross_validation_finds_what_helps_and_can_stay_with_logistic_regression
     assert {s.shape for s in model.scores_.values()} == {(3, 3)}
     assert set(model.logistic_scores_) == {"deviation", "maximum"}
     staying = APClassifierCV(alphas=(1e9,), Cs=(1.0,), cv=3).fit(X, Y)
-    assert staying.scores_["deviation"].shape == (1, 3)
+    assert staying.scores_[staying.scale_].shape == (1, 3)
     assert APClassifierCV(alphas, cv=3, Cs=2).fit(X, Y).logistic_scores_["deviation"].shape == (
         2,
         3,
@@ -241,7 +241,7 @@ def test_a_copied_surrogate_is_the_same_surrogate() -> None:
 
 def test_weights_of_zero_are_rows_that_are_not_there() -> None:
     weight = np.ones(N)
-    weight[np.flatnonzero(Y)[::2]] = 0
+    weight[np.flatnonzero(Y)[::4]] = 0
     here = weight > 0
     for model in (APClassifier(), SMALL):
         zero = clone(model).fit(X, Y, sample_weight=weight)

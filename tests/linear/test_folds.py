@@ -50,8 +50,9 @@ def test_none_is_five_shuffled_folds() -> None:
 @pytest.mark.parametrize("fewest", [2, 4, 7])
 def test_none_is_no_more_folds_than_the_rarer_class_has_examples(fewest: int) -> None:
     y = np.isin(ROWS, ROWS[Y][:fewest])
-    model = clone(SMALL).set_params(cv=None).fit(X, y)
-    assert model.scores_["deviation"].shape == (2, min(fewest, 5))
+    with pytest.warns(UserWarning, match=f"holds {fewest} positive"):
+        model = clone(SMALL).set_params(cv=None).fit(X, y)
+    assert model.scores_[model.scale_].shape == (2, min(fewest, 5))
 
 
 def test_one_example_of_a_class_cannot_be_split() -> None:
@@ -62,7 +63,8 @@ def test_one_example_of_a_class_cannot_be_split() -> None:
 def test_time_ordered_splits_need_not_hold_out_every_row() -> None:
     splitter = TimeSeriesSplit(3)
     assert sum(test.size for _, test in splitter.split(X)) < N
-    assert fitted(splitter).scores_["deviation"].shape == (2, 3)
+    model = fitted(splitter)
+    assert model.scores_[model.scale_].shape == (2, 3)
 
 
 REFUSED: dict[str, tuple[Any, str]] = {

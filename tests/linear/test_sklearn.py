@@ -13,6 +13,7 @@ from apmax import APClassifier, APClassifierCV, StochasticAPClassifier
 
 
 @pytest.mark.filterwarnings(f"ignore::{ConvergenceWarning.__module__}.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:`y` holds .* positive examples")
 @parametrize_with_checks(
     [
         APClassifier(),

@@ -30,8 +30,8 @@ def test_history_tells_what_happened() -> None:
     rounds = make("adap-adam", max_iter=1200).fit(X, Y)
     assert rounds.history_["step"].tolist() == [0, 500, 1000, 1200]
     assert rounds.n_iter_ == 1200
-    passes = 3 * N / 4 / 500  # a record takes a look at all data, so there are fewer of them
-    seldom = make("adap-adam", max_iter=1200, batch_size=4).fit(X, Y)
+    passes = 3 * N / 8 / 500  # a record takes a look at all data, so there are fewer of them
+    seldom = make("adap-adam", max_iter=1200, batch_size=8).fit(X, Y)
     assert 1 < passes <= 2
     assert seldom.history_["step"].tolist() == [0, 1000, 1200]
     seldom.set_params(early_stopping=True).fit(X, Y)  # held-out data choose among the records
@@ -86,7 +86,7 @@ def test_ctrl_c_keeps_the_last_iteration(solver: str) -> None:
 
 def test_ctrl_c_on_the_path_of_a_cross_validation_keeps_logistic_regression() -> None:
     model = clone(SMALL)
-    model.on_progress = CtrlC(at=7)  # the first fold of the first path: 2 x 3 logistic folds
+    model.on_progress = CtrlC(at=4)  # the first fold of the path, after 3 logistic folds
     with pytest.warns(ConvergenceWarning, match="kept logistic regression"):
         model.fit(X, Y)
     assert model.result_.interrupted

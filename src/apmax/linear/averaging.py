@@ -10,36 +10,41 @@ from apmax.validation import Floats, shares
 
 TEMPERATURE = 2.0
 """Standard errors below the best at which a model weighs 1/e of it."""
-NEGLIGIBLE = 1e-3
-"""Share of the best model's weight below which a model is left out."""
+CLEARLY_WORSE = 2.0
+"""Standard errors of its own difference to the best at which a model is left out."""
 
 
-def weigh_by_gain(scores: Floats, baseline: Floats) -> Floats:
-    r"""Weight models by their AP on the same folds.
+def weigh_by_score(scores: Floats) -> Floats:
+    r"""Weight models by their AP on the same folds; `scores` has shape (models, folds).
 
-    With the mean gain ḡ of each model over the baseline, fold by fold, and se the median of the
-    positive standard errors of these gains,
+    With the mean difference δ of each model to the best, fold by fold, its standard error, and se
+    the median of the positive standard errors,
 
-    .. math:: p_k \propto \exp\frac{\bar g_k - \max_l \bar g_l}{2\,\mathrm{se}}.
+    .. math:: p_k \propto \exp\frac{-\delta_k}{2\,\mathrm{se}}, \quad
+              p_k = 0 \text{ if } \delta_k > 2\,\mathrm{se}_k.
 
-    With a single fold, the best model has all the weight.
-
-    `scores` has shape (models, folds), `baseline` (folds,). The weights sum to 1.
+    With a single fold, the best model has all the weight. The weights sum to 1.
     """
-    gains, errors = _gains(scores, baseline)
+    best = int(np.argmax(scores.mean(axis=1)))
+    behind, errors = mean_and_error(scores[best] - scores)
     scale = TEMPERATURE * float(np.median(errors[errors > 0])) if errors.any() else 0.0
-    behind = gains.max() - gains
-    weights = np.exp(-behind / scale) if scale > 0 else (behind == 0).astype(np.float64)
-    weights[weights < NEGLIGIBLE] = 0.0
+    weights = np.exp(-behind / scale) if scale > 0 else np.ones(behind.size)
+    weights[behind > CLEARLY_WORSE * errors] = 0.0
     return np.asarray(weights / weights.sum())
 
 
-def _gains(scores: Floats, baseline: Floats) -> tuple[Floats, Floats]:
-    """Return the mean gain over the baseline and its standard error (0 for one fold)."""
-    gains = scores - baseline
-    folds = gains.shape[1]
-    spread = gains.std(axis=1, ddof=1) if folds > 1 else np.zeros(gains.shape[0])
-    return gains.mean(axis=1), spread / np.sqrt(folds)
+def mean_and_error(differences: Floats) -> tuple[Floats, Floats]:
+    """Return the mean over the folds, the last axis, and its standard error (0 for one fold)."""
+    folds = differences.shape[-1]
+    spread = differences.std(axis=-1, ddof=1) if folds > 1 else 0.0 * differences[..., 0]
+    return differences.mean(axis=-1), spread / np.sqrt(folds)
+
+
+def gains_over_first(scores: Floats) -> bool:
+    """Return whether the best model beats the first by more than a standard error."""
+    best = int(np.argmax(scores.mean(axis=1)))
+    gain, error = mean_and_error(scores[best] - scores[0])
+    return bool(gain > error)
 
 
 def standardised(design: Design, w: Floats, weight: Floats | None) -> Floats:

@@ -13,35 +13,42 @@ from sklearn.exceptions import ConvergenceWarning
 from apmax.binary_classifier import unchanged_on_error
 from apmax.errors import ParameterError
 from apmax.interrupts import cooperative_interrupts, interrupt_on_hold, raise_if_interrupted
-from apmax.linear.averaging import standardised, weigh_by_gain
+from apmax.linear.averaging import gains_over_first, standardised, weigh_by_score
 from apmax.linear.base import LinearAPModel, TrainingSet, logger
 from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.design import Design, make_design
 from apmax.linear.folds import Fold, folds_of
 from apmax.linear.full_batch import Minimum, fit_logistic
 from apmax.linear.history import EvaluationSet, ProgressLog
-from apmax.linear.path import Anchor, FoldPath, Path
+from apmax.linear.path import Anchor, Path
 from apmax.linear.result import FitResult
+from apmax.linear.thinning import thinned
 from apmax.objective.surrogates import Surrogate, resolve_with_gamma
 from apmax.validation import Floats, check_count, check_real
 
 DEFAULT_ALPHAS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 DEFAULT_CS = tuple(np.logspace(-4, 4, 10).tolist())
+FEW_POSITIVES = 50
+"""Number of positives below which AP over the folds is mostly noise."""
+SEARCH_GAIN = 1e-5
+"""Relative gain of an iteration below which a fit stops while C is chosen."""
 
 
 class APClassifierCV(LinearAPModel):
     r"""Linear classifier for average precision with cross-validated hyperparameters.
 
-    For each scaling of the features (unit deviation, unit maximum), with AP over the same folds:
+    With AP over the same folds:
 
-    1. C of the logistic regression that anchors the path is chosen as in LogisticRegressionCV;
+    1. the scaling of the features (unit deviation or unit maximum) and C of the logistic regression
+       that anchors the path are chosen as in LogisticRegressionCV;
     2. a path over alpha runs from large (logistic regression) to small (average precision alone),
        each fit starting from the previous one;
     3. every model of the path, logistic regression included, gets a weight that falls with the
-       distance of its AP to the best, in standard errors.
+       distance of its AP to the best, in standard errors, and is 0 beyond two.
 
-    Then the paths are fitted on all data, and the result is the weighted mean of these fits and of
-    the folds' fits, all standardised to scores of deviation 1. It is a single linear model.
+    Then the models with a weight are fitted on all data, and the result is the weighted mean of
+    these fits and of the folds' fits, all standardised to scores of deviation 1. It is a single
+    linear model.
 
     Parameters
     ----------
@@ -73,9 +80,9 @@ class APClassifierCV(LinearAPModel):
     logistic_scores_ : dict of str to ndarray of shape (n_Cs, n_folds)
         AP of logistic regression by scaling.
     scores_ : dict of str to ndarray of shape (n_alphas, n_folds)
-        AP along the path by scaling.
+        AP along the path, for the chosen scaling.
     weights_ : dict of str to ndarray of shape (1 + n_alphas,)
-        Weights of logistic regression and of each alpha in the result.
+        Weights of logistic regression and of each alpha in the result, for the chosen scaling.
     n_iter_ : int
         Largest number of iterations of a fit on all data.
     result_ : FitResult
@@ -83,6 +90,10 @@ class APClassifierCV(LinearAPModel):
 
     Notes
     -----
+    With more than 20,000 negatives, folds are fitted to all positives (at most 20,000) and a
+    weighted random sample of the negatives: five per positive, and at least 20,000. The final fits
+    use all rows.
+
     Ctrl-C during the paths keeps logistic regression with the chosen C; before that,
     KeyboardInterrupt is raised and the estimator is unchanged.
 
@@ -149,116 +160,82 @@ class APClassifierCV(LinearAPModel):
         folds = folds_of(self.cv, data, groups)
         data = data.without_zero_weights()
         with cooperative_interrupts(), one_blas_thread(np.prod(data.X.shape)):
-            logistic_scores, anchors = self._anchors(data, folds, Cs)
-            best_scale = max(anchors, key=lambda name: logistic_scores[name].mean(axis=1).max())
+            search = self._logistic_search(data, folds, Cs)
             try:
-                chosen = self._average_paths(path, data, folds, anchors, best_scale)
+                chosen = self._average_path(path, data, folds, search)
             except KeyboardInterrupt:
                 with interrupt_on_hold():
-                    chosen = _keep_logistic(path, data, anchors, best_scale)
-            weights = chosen.weights
-            scale = max(weights, key=lambda name: weights[name].max())
-            design = anchors[scale].design
+                    chosen = _keep_logistic(path, data, search)
+            design = search.anchor.design
             self._set_coefficients(design, design.scaled(chosen.mean), data)
-        self.weights_, self.scores_ = weights, chosen.scores
-        self.logistic_scores_ = logistic_scores
-        self.scale_, self.C_ = scale, anchors[scale].C
-        self.alpha_ = float([np.inf, *path.alphas][int(np.argmax(weights[scale]))])
+        self.weights_, self.scores_ = {search.scale: chosen.weights}, chosen.scores
+        self.logistic_scores_ = search.scores
+        self.scale_, self.C_ = search.scale, search.anchor.C
+        self.alpha_ = float([np.inf, *path.alphas][int(np.argmax(chosen.weights))])
         self.n_iter_, self.result_ = chosen.result.iterations, chosen.result
+        _warn_if_few(data)
         if not self.result_.converged:
             warnings.warn(self.result_.message, ConvergenceWarning, stacklevel=3)
         return self
 
-    def _average_paths(
-        self,
-        path: Path,
-        data: TrainingSet,
-        folds: list[Fold],
-        anchors: dict[str, Anchor],
-        best_scale: str,
-    ) -> _Choice:
-        """Run the paths on the folds, weigh their models, and fit those on all data."""
-        paths = {
-            name: self._over_folds(f"path over alpha, {name}", path.on_fold, folds, anchor)
-            for name, anchor in anchors.items()
-        }
-        scores = {
-            name: np.stack([of_fold.scores for of_fold in of_folds], axis=1)
-            for name, of_folds in paths.items()
-        }
-        every, baseline = np.concatenate(list(scores.values())), scores[best_scale][0]
-        shares = weigh_by_gain(every, baseline)
-        weights = dict(zip(scores, np.split(shares, len(scores)), strict=True))
-        mean, members = self._members(path, weights, data, anchors, paths)
-        self.out_of_fold_ = np.full(data.positive.size, np.nan)
-        from apmax.linear.platt import platt
-
-        for f, fold in enumerate(folds):
-            w = np.zeros(data.X.shape[1] + 1)
-            for name, share in weights.items():
-                for k in np.flatnonzero(share):
-                    w += share[k] * standardised(
-                        anchors[name].design, paths[name][f].weights[k], data.weight
-                    )
-            test = fold.test_rows
-            self.out_of_fold_[test] = Design(data.X[test]).margins(w)
-        seen = ~np.isnan(self.out_of_fold_)
-        slope, offset = platt(
-            self.out_of_fold_[seen],
-            data.positive[seen],
-            None if data.weight is None else data.weight[seen],
-            data.total,
-        )
-        self.out_of_fold_ = slope * self.out_of_fold_ + offset
-        along_path = {name: each[1:] for name, each in scores.items()}
-        return _Choice(weights, along_path, mean, _result_of(members))
-
-    def _anchors(
+    def _logistic_search(
         self, data: TrainingSet, folds: list[Fold], Cs: Sequence[float]
-    ) -> tuple[dict[str, Floats], dict[str, Anchor]]:
-        """Return AP of logistic regression by scaling, C and fold, and the best C by scaling."""
-        scores, anchors = {}, {}
-        for name in self.scales:
-            design = make_design(data.X, name, data.weight)
-            what = f"logistic regression, {name}"
-            of_folds = self._over_folds(what, _logistic_scores, folds, design, Cs)
-            scores[name] = np.stack(of_folds, axis=1)
-            anchors[name] = Anchor(design, float(Cs[int(np.argmax(scores[name].mean(axis=1)))]))
-        return scores, anchors
+    ) -> _LogisticSearch:
+        """Choose scaling and C of logistic regression by mean AP over the folds."""
+        designs = {name: make_design(data.X, name, data.weight) for name in self.scales}
+        found = self._over_folds("logistic regression", _logistic_fits, folds, designs, Cs)
+        scores = np.stack([fold.scores for fold in found], axis=-1)  # (scales, Cs, folds)
+        best, place = np.unravel_index(np.argmax(scores.mean(axis=-1)), scores.shape[:2])
+        scale = list(designs)[best]
+        return _LogisticSearch(
+            dict(zip(designs, scores, strict=True)),
+            scale,
+            Anchor(designs[scale], float(Cs[int(place)])),
+            [fold.weights[best][place] for fold in found],
+        )
 
-    def _members(
-        self,
-        path: Path,
-        weights: dict[str, Floats],
-        data: TrainingSet,
-        anchors: dict[str, Anchor],
-        paths: dict[str, list[FoldPath]],
-    ) -> tuple[Floats, list[Minimum]]:
-        """Fit the models with a weight on all data; return their mean and the fits."""
+    def _average_path(
+        self, path: Path, data: TrainingSet, folds: list[Fold], search: _LogisticSearch
+    ) -> _Choice:
+        """Run the path on the folds, weigh its models, and fit those on all data."""
+        anchor = search.anchor
+        paths = self._over_folds(
+            f"path over alpha, {search.scale}", path.on_fold, folds, anchor, starts=search.starts
+        )
+        scores = np.stack([of_fold.scores for of_fold in paths], axis=1)
+        weights = weigh_by_score(scores)
+        if np.count_nonzero(data.positive) < FEW_POSITIVES and not gains_over_first(scores):
+            weights = np.eye(1, weights.size)[0]
+        used = np.flatnonzero(weights)
+        on_folds = [[of_fold.weights[k] for of_fold in paths] for k in (0, *used[used > 0])]
+        # The folds' models are near the fit on all data, which takes few iterations from there.
+        needed = path._replace(alphas=tuple(path.alphas[k - 1] for k in used if k > 0))
+        starts = [np.mean(each, axis=0) for each in on_folds]
+        fits = list(needed.fits(anchor, data, starts))
+        sample = thinned(data, seed=len(folds))
+        like = anchor.design.of(sample.X)
         mean = np.zeros(data.X.shape[1] + 1)
-        members: list[Minimum] = []
-        for name, shares in weights.items():
-            if not shares.any():
-                continue
-            last = int(np.flatnonzero(shares)[-1])
-            weighing = path._replace(alphas=path.alphas[:last])
-            for k, found in enumerate(weighing.fits(anchors[name], data)):
-                if shares[k] == 0:
-                    continue
-                members.append(found)
-                of_folds = [one.weights[k] for one in paths[name]]
-                scaled = [
-                    standardised(anchors[name].design, w, data.weight) for w in (found.w, *of_folds)
-                ]
-                mean += shares[k] * np.mean(scaled, axis=0)
-        return mean, members
+        for k, found, of_folds in zip((0, *used[used > 0]), fits, on_folds, strict=True):
+            members = [standardised(like, w, sample.weight) for w in (found.w, *of_folds)]
+            mean += weights[k] * np.mean(members, axis=0)
+        return _Choice(weights, {search.scale: scores[1:]}, mean, _result_of(fits))
 
-    def _over_folds(self, what: str, work: Any, folds: list[Fold], *arguments: Any) -> list[Any]:
-        """Return what `work` returns for each fold."""
+    def _over_folds(
+        self,
+        what: str,
+        work: Any,
+        folds: list[Fold],
+        *arguments: Any,
+        starts: Sequence[Floats | None] | None = None,
+    ) -> list[Any]:
+        """Return what `work` returns for each fold; `starts` adds one argument per fold."""
+        own = [()] * len(folds) if starts is None else [(start,) for start in starts]
         log = ProgressLog()
         logger.info("%s: %d folds", what, len(folds))
         parallel = Parallel(n_jobs=self.n_jobs, return_as="generator")
-        tasks = parallel(delayed(work)(fold, *arguments) for fold in folds)
+        tasks = parallel(
+            delayed(work)(fold, *arguments, *last) for fold, last in zip(folds, own, strict=True)
+        )
         results: list[Any] = []
         while len(results) < len(folds):
             try:
@@ -266,7 +243,7 @@ class APClassifierCV(LinearAPModel):
             finally:  # Ctrl-C also stops worker processes, whose errors it replaces
                 raise_if_interrupted()
             scores = np.mean([getattr(one, "scores", one) for one in results], axis=0)
-            best = float(scores.max())
+            best = float(np.max(scores))
             log.report(what, len(results), len(folds), best)
             if self.on_progress is not None:
                 self.on_progress(what, len(results), len(folds), best)
@@ -302,13 +279,42 @@ def _strengths(values: Any, name: str) -> tuple[float, ...]:
     return strengths
 
 
-class _Choice(NamedTuple):
-    """The outcome of the cross-validation."""
+def _warn_if_few(data: TrainingSet) -> None:
+    count = int(np.count_nonzero(data.positive))
+    if count < FEW_POSITIVES:
+        warnings.warn(
+            f"`y` holds {count} positive examples, and with fewer than {FEW_POSITIVES} "
+            "cross-validated AP is mostly noise: the model is logistic regression unless the gain "
+            "exceeds its standard error; collect more positives, or check the model on other data",
+            UserWarning,
+            stacklevel=4,
+        )
 
-    weights: dict[str, Floats]
+
+class _LogisticSearch(NamedTuple):
+    """The outcome of the search for scaling and C of logistic regression."""
+
+    scores: dict[str, Floats]
+    scale: str
+    anchor: Anchor
+    starts: list[Floats]
+    """Weights on each fold, for the chosen scaling and C."""
+
+
+class _Choice(NamedTuple):
+    """The outcome of the cross-validation over alpha."""
+
+    weights: Floats
     scores: dict[str, Floats]
     mean: Floats
     result: FitResult
+
+
+class _LogisticFits(NamedTuple):
+    """AP of logistic regression on one fold by scaling and C, and the weights."""
+
+    scores: Floats
+    weights: list[list[Floats]]
 
 
 def _result_of(members: Sequence[Minimum]) -> FitResult:
@@ -323,26 +329,38 @@ def _result_of(members: Sequence[Minimum]) -> FitResult:
     return FitResult(False, False, message, iterations)
 
 
-def _keep_logistic(
-    path: Path, data: TrainingSet, anchors: dict[str, Anchor], best_scale: str
-) -> _Choice:
+def _keep_logistic(path: Path, data: TrainingSet, search: _LogisticSearch) -> _Choice:
     """Return logistic regression with the chosen C, after an interrupt."""
-    design, C = anchors[best_scale]
+    design, C = search.anchor
     found = fit_logistic(design, data.positive, data.weight, C=C, total=data.total)
-    weights = {best_scale: np.eye(1, 1 + len(path.alphas))[0]}
+    weights = np.eye(1, 1 + len(path.alphas))[0]
     message = "interrupted: kept logistic regression, alpha was not chosen"
     result = FitResult(False, True, message, max(1, found.iterations))
     return _Choice(weights, {}, design.unscaled(found.w), result)
 
 
-def _logistic_scores(fold: Fold, like: Design, Cs: Sequence[float]) -> Floats:
-    """Return AP of logistic regression for every C, each fit starting from the previous one."""
-    train, held_out = fold.train, EvaluationSet.of(fold.test, like)
-    design = like.of(train.X)
-    w = np.zeros(design.parameters)
-    scores = []
-    for C in sorted(Cs):
-        w = fit_logistic(design, train.positive, train.weight, C=C, total=train.total, start=w).w
-        raise_if_interrupted()
-        scores.append(held_out.average_precision(w))
-    return np.array(scores)[np.argsort(np.argsort(Cs))]
+def _logistic_fits(fold: Fold, designs: dict[str, Design], Cs: Sequence[float]) -> _LogisticFits:
+    """Fit logistic regression for every scaling and C, each fit starting from the previous one."""
+    train, test = fold.train, fold.test
+    order = np.argsort(Cs)
+    scores = np.empty((len(designs), len(Cs)))
+    weights: list[list[Floats]] = []
+    for s, like in enumerate(designs.values()):
+        design, held_out = like.of(train.X), EvaluationSet.of(test, like)
+        w = np.zeros(design.parameters)
+        of_scale = [w] * len(Cs)
+        for k in order:
+            w = fit_logistic(
+                design,
+                train.positive,
+                train.weight,
+                C=Cs[k],
+                total=train.total,
+                start=w,
+                least_gain=SEARCH_GAIN,
+            ).w
+            raise_if_interrupted()
+            scores[s, k] = held_out.average_precision(w)
+            of_scale[k] = w.astype(np.float32)  # only a starting point
+        weights.append(of_scale)
+    return _LogisticFits(scores, weights)

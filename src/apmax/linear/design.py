@@ -159,7 +159,9 @@ def deviation(X: Any, weight: Floats | None, place: FeatureRange) -> Floats:
         np.add.at(variance, rows.indices, squares)
         np.add.at(filled, rows.indices, of_entries)
     if sp.issparse(X):
-        variance += np.maximum(1.0 - filled, 0.0) * mean**2  # entries that are not stored
+        stored = np.bincount(X.indices, minlength=X.shape[1])
+        empty = np.maximum(1.0 - filled, 0.0)  # share of the entries that are not stored
+        variance += np.where(stored < n, empty, 0.0) * mean**2
     return np.sqrt(variance)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apmax.linear.base import TrainingSet
+from apmax.linear.thinning import thinned
 from apmax.splits import make_splits
 
 
@@ -17,11 +18,12 @@ class Fold(NamedTuple):
     data: TrainingSet
     train_rows: NDArray[np.intp]
     test_rows: NDArray[np.intp]
+    number: int = 0
 
     @property
     def train(self) -> TrainingSet:
-        """Return a copy of the training rows."""
-        return self.data.rows(self.train_rows).without_zero_weights()
+        """Return a copy of the training rows, or of a weighted sample of them if they are many."""
+        return thinned(self.data.rows(self.train_rows).without_zero_weights(), self.number)
 
     @property
     def test(self) -> TrainingSet:
@@ -32,4 +34,4 @@ class Fold(NamedTuple):
 def folds_of(cv: Any, data: TrainingSet, groups: Any = None) -> list[Fold]:
     """Return the folds of a number, a splitter or an iterable of splits."""
     splits = make_splits(cv, data.X, data.positive, data.weight, groups)
-    return [Fold(data, train, test) for train, test in splits]
+    return [Fold(data, train, test, number) for number, (train, test) in enumerate(splits)]

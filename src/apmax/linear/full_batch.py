@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import expit
 
 from apmax.interrupts import interrupted
 from apmax.linear.design import Design
-from apmax.objective.exact import evaluate
+from apmax.objective.exact import evaluate_margins
 from apmax.objective.surrogates import Surrogate
 from apmax.validation import Floats, Mask, shares
 
@@ -48,12 +47,12 @@ def fit_logistic(
     C: float,
     total: float,
     start: Floats | None = None,
+    least_gain: float = 64 * float(np.finfo(np.float64).eps),
 ) -> Minimum:
     """Fit logistic regression with scikit-learn's C and stopping rule; `total` is Σ weights."""
     objective = logistic_objective(design, positive, weight, 1 / (2 * C * total))
     first = np.zeros(design.parameters) if start is None else start
-    rounding = 64 * float(np.finfo(np.float64).eps)
-    return minimise(objective, first, max_iter=1000, tol=1e-4, least_gain=rounding)
+    return minimise(objective, first, max_iter=1000, tol=1e-4, least_gain=least_gain)
 
 
 def logistic_objective(
@@ -92,9 +91,8 @@ def ap_objective(
     """Return −ÂP of the scores σ(z) + penalty·‖w − anchor‖², with a free intercept."""
 
     def objective(w: Floats) -> tuple[float, Floats]:
-        scores = expit(design.margins(w))
-        value, slopes = evaluate(scores, positive, weight, surrogate, gamma)
-        gradient = design.vjp(-slopes * scores * (1.0 - scores))
+        value, slopes = evaluate_margins(design.margins(w), positive, weight, surrogate, gamma)
+        gradient = design.vjp(-slopes)
         away = w[:-1] - anchor[:-1]
         gradient[:-1] += 2.0 * penalty * away
         return -value + penalty * float(away @ away), gradient

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import expit
 
 from apmax.errors import NonFiniteError
 from apmax.objective._pair_sums import DirectSums, Examples, PairSums
@@ -121,6 +122,20 @@ def evaluate(
     gradient = sums.vjp(a, b)
     gradient[sums.order] += b * rows.minus_slope - a * rows.plus_slope
     return min(float(share @ precision), 1.0), gradient
+
+
+def evaluate_margins(
+    margins: Floats, positive: Mask, weight: Floats | None, surrogate: Surrogate, gamma: float
+) -> tuple[float, Floats]:
+    """Compute ÂP of the scores σ(z) and its derivative in each margin z."""
+    if surrogate == LOGISTIC:
+        from apmax.objective._summary import MAX_GAMMA, summary_for
+
+        if gamma <= MAX_GAMMA:
+            return summary_for(gamma).evaluate(margins, positive, weight)
+    scores = expit(margins)
+    value, slopes = evaluate(scores, positive, weight, surrogate, gamma)
+    return value, slopes * scores * (1.0 - scores)
 
 
 def _pair_sums(examples: Examples, surrogate: Surrogate, gamma: float) -> PairSums:
