@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,8 +48,8 @@ def test_the_bars_are_the_effects_of_the_categories() -> None:
     assert [bar.get_width() for bar in panel.patches] == pytest.approx(sorted(effect.effect))
 
 
-def test_the_figure_can_be_saved(tmp_path: pytest.TempPathFactory) -> None:
-    path = tmp_path / "effects.png"  # type: ignore[operator]
+def test_the_figure_can_be_saved(tmp_path: Path) -> None:
+    path = tmp_path / "effects.png"
     MODEL.plot_effects().savefig(path)
     assert path.stat().st_size > 10_000
 

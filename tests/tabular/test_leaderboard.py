@@ -18,7 +18,7 @@ AP = {
 }
 SHARE = 0.25
 BOARD = Leaderboard.of(
-    AP, {name: 0.5 for name in AP}, {"plain": 1.0, "better": 20.0, "worse": 3.0}, SHARE
+    AP, dict.fromkeys(AP, 0.5), {"plain": 1.0, "better": 20.0, "worse": 3.0}, SHARE
 )
 
 

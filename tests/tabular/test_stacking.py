@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from apmax.metrics import average_precision
-from apmax.tabular.stacking import C, Blend, Stack, fit_stack
+from apmax.tabular.stacking import Blend, C, Stack, fit_stack
 
 RNG = np.random.default_rng(0)
 N = 2000
