@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -17,7 +18,7 @@ from apmax.binary_classifier import BinaryAPClassifier
 from apmax.binary_target import binary_target
 from apmax.errors import ShapeError
 from apmax.linear.design import Design, product
-from apmax.linear.platt import platt
+from apmax.linear.platt import Calibration, calibrate, limited
 from apmax.linear.result import FitResult
 from apmax.validation import Floats, Mask
 
@@ -66,15 +67,31 @@ class LinearAPModel(BinaryAPClassifier):
 
     coef_: Floats
     intercept_: Floats
+    log_odds_limits_: tuple[float, float] = (-np.inf, np.inf)
+    """Log-odds beyond which probabilities are nearly constant, from the spread of the classes."""
 
     def decision_function(self, X: Any) -> Floats:
-        """Return the log-odds of ``classes_[1]``.
+        """Return the log-odds of ``classes_[1]``, a linear function of X.
 
         If `pos_label_` is ``classes_[0]``, lower values mean more likely positive.
         """
         check_is_fitted(self, "coef_")
         X = validate_data(self, X, accept_sparse="csr", reset=False)
         return np.asarray(product(X, self.coef_[0]) + self.intercept_[0])
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probability of each class, in the order of ``classes_``.
+
+        Log-odds beyond ``log_odds_limits_`` are extrapolation and are raised by less than 1 above
+        the limit, in the same order.
+        """
+        positive = expit(limited(self.decision_function(X), *self.log_odds_limits_))
+        return np.column_stack([1.0 - positive, positive])
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Return the logarithm of the probabilities, finite for any log-odds."""
+        log_odds = limited(self.decision_function(X), *self.log_odds_limits_)
+        return -np.column_stack([np.logaddexp(0.0, log_odds), np.logaddexp(0.0, -log_odds)])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -109,18 +126,24 @@ class LinearAPModel(BinaryAPClassifier):
         if not result.converged:
             warnings.warn(result.message, ConvergenceWarning, stacklevel=4)
 
-    def _set_coefficients(self, design: Design, w: Floats, data: TrainingSet) -> None:
-        """Set the classes and the coefficients, with scaling and Platt's fit folded in.
+    def _set_coefficients(
+        self, design: Design, w: Floats, data: TrainingSet, fit: Calibration | None = None
+    ) -> None:
+        """Set the classes and the coefficients, with scaling and calibration folded in.
 
-        The weights `w` rank the positive class high; `coef_` is of the log-odds of ``classes_[1]``.
+        Without a calibration it is fitted to the margins of the training data. The weights `w`
+        rank the positive class high; `coef_` is of the log-odds of ``classes_[1]``.
         """
-        slope, offset = platt(design.margins(w), data.positive, data.weight, data.total)
-        unscaled = slope * design.unscaled(w)
-        unscaled[-1] += offset
+        if fit is None:
+            fit = calibrate(design.margins(w), data.positive, data.weight, data.total)
+        unscaled = fit.slope * design.unscaled(w)
+        unscaled[-1] += fit.offset
+        limits = fit.low, fit.high
         if data.pos_index == 0:
-            unscaled = -unscaled
+            unscaled, limits = -unscaled, (-fit.high, -fit.low)
         self.classes_, self.pos_label_ = data.classes, data.classes.tolist()[data.pos_index]
         self.coef_, self.intercept_ = unscaled[None, :-1], unscaled[-1:]
+        self.log_odds_limits_ = limits
 
 
 def _check_that_weights_fit(features: int) -> None:

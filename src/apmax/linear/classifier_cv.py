@@ -16,11 +16,12 @@ from apmax.interrupts import cooperative_interrupts, interrupt_on_hold, raise_if
 from apmax.linear.averaging import gains_over_first, standardised, weigh_by_score
 from apmax.linear.base import LinearAPModel, TrainingSet, logger
 from apmax.linear.blas_threads import one_blas_thread
-from apmax.linear.design import Design, make_design
+from apmax.linear.design import Design, make_design, product
 from apmax.linear.folds import Fold, folds_of
 from apmax.linear.full_batch import Minimum, fit_logistic
 from apmax.linear.history import EvaluationSet, ProgressLog
 from apmax.linear.path import Anchor, Path
+from apmax.linear.platt import Calibration, calibrate, misfit
 from apmax.linear.result import FitResult
 from apmax.linear.thinning import thinned
 from apmax.objective.surrogates import Surrogate, resolve_with_gamma
@@ -30,6 +31,8 @@ DEFAULT_ALPHAS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 DEFAULT_CS = tuple(np.logspace(-4, 4, 10).tolist())
 FEW_POSITIVES = 50
 """Number of positives below which AP over the folds is mostly noise."""
+MISFIT = 0.03
+"""Share of the log-loss lost to linear log-odds from which a fit warns."""
 SEARCH_GAIN = 1e-5
 """Relative gain of an iteration below which a fit stops while C is chosen."""
 
@@ -83,6 +86,9 @@ class APClassifierCV(LinearAPModel):
         AP along the path, for the chosen scaling.
     weights_ : dict of str to ndarray of shape (1 + n_alphas,)
         Weights of logistic regression and of each alpha in the result, for the chosen scaling.
+    out_of_fold_ : ndarray of shape (n_samples,)
+        Log-odds of ``classes_[1]`` for each row by the models of the split that holds it out; NaN
+        for a row that no split holds out.
     n_iter_ : int
         Largest number of iterations of a fit on all data.
     result_ : FitResult
@@ -167,7 +173,8 @@ class APClassifierCV(LinearAPModel):
                 with interrupt_on_hold():
                     chosen = _keep_logistic(path, data, search)
             design = search.anchor.design
-            self._set_coefficients(design, design.scaled(chosen.mean), data)
+            self._set_coefficients(design, design.scaled(chosen.mean), data, chosen.calibration)
+        self.out_of_fold_ = self._out_of_fold(chosen, np.shape(y)[0])
         self.weights_, self.scores_ = {search.scale: chosen.weights}, chosen.scores
         self.logistic_scores_ = search.scores
         self.scale_, self.C_ = search.scale, search.anchor.C
@@ -177,6 +184,13 @@ class APClassifierCV(LinearAPModel):
         if not self.result_.converged:
             warnings.warn(self.result_.message, ConvergenceWarning, stacklevel=3)
         return self
+
+    def _out_of_fold(self, chosen: _Choice, rows: int) -> Floats:
+        if chosen.held_out is None or chosen.calibration is None:
+            return np.full(rows, np.nan)
+        fit = chosen.calibration
+        log_odds = fit.slope * chosen.held_out + fit.offset
+        return log_odds if self.pos_label_ == self.classes_[1] else -log_odds
 
     def _logistic_search(
         self, data: TrainingSet, folds: list[Fold], Cs: Sequence[float]
@@ -214,11 +228,20 @@ class APClassifierCV(LinearAPModel):
         fits = list(needed.fits(anchor, data, starts))
         sample = thinned(data, seed=len(folds))
         like = anchor.design.of(sample.X)
-        mean = np.zeros(data.X.shape[1] + 1)
+        means = np.zeros((1 + len(folds), data.X.shape[1] + 1))  # of all data, and of each fold
         for k, found, of_folds in zip((0, *used[used > 0]), fits, on_folds, strict=True):
             members = [standardised(like, w, sample.weight) for w in (found.w, *of_folds)]
-            mean += weights[k] * np.mean(members, axis=0)
-        return _Choice(weights, {search.scale: scores[1:]}, mean, _result_of(fits))
+            means += weights[k] * np.array(members)
+        # Standardised again: a mean of models that differ has scores of smaller deviation.
+        mean, *of_folds = (
+            standardised(like, like.scaled(w), sample.weight)
+            for w in (means.mean(axis=0), *means[1:])
+        )
+        held_out = _held_out_margins(folds, of_folds)
+        calibration = _calibration(held_out, folds[0].data)
+        return _Choice(
+            weights, {search.scale: scores[1:]}, mean, _result_of(fits), held_out, calibration
+        )
 
     def _over_folds(
         self,
@@ -308,6 +331,10 @@ class _Choice(NamedTuple):
     scores: dict[str, Floats]
     mean: Floats
     result: FitResult
+    held_out: Floats | None = None
+    """Margin of each row by models that have not seen it; None if there are no such models."""
+    calibration: Calibration | None = None
+    """Of these margins."""
 
 
 class _LogisticFits(NamedTuple):
@@ -327,6 +354,34 @@ def _result_of(members: Sequence[Minimum]) -> FitResult:
         "leave out the smallest alphas"
     )
     return FitResult(False, False, message, iterations)
+
+
+def _held_out_margins(folds: list[Fold], models: list[Floats]) -> Floats:
+    """Return the margins by each fold's model of the rows that it has not seen, otherwise NaN."""
+    margins = np.full(folds[0].data.positive.size, np.nan)
+    for fold, w in zip(folds, models, strict=True):
+        margins[fold.test_rows] = product(fold.data.X[fold.test_rows], w[:-1]) + w[-1]
+    return margins
+
+
+def _calibration(margins: Floats, data: TrainingSet) -> Calibration:
+    """Calibrate held-out margins, and warn if their log-odds are not linear."""
+    seen = ~np.isnan(margins)
+    if data.weight is not None:
+        seen &= data.weight > 0
+    positive, weight = data.positive[seen], None if data.weight is None else data.weight[seen]
+    fit = calibrate(margins[seen], positive, weight, data.total)
+    saved = misfit(margins[seen], positive, weight, fit)
+    if saved > MISFIT:
+        warnings.warn(
+            f"the log-odds are not linear in the score: probabilities by bins would have a "
+            f"log-loss {saved:.0%} lower; the ranking is not affected. For better probabilities "
+            "use CalibratedClassifierCV(model, method='isotonic'), or transform skewed features, "
+            "for example with QuantileTransformer",
+            UserWarning,
+            stacklevel=5,
+        )
+    return fit
 
 
 def _keep_logistic(path: Path, data: TrainingSet, search: _LogisticSearch) -> _Choice:

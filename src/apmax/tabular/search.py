@@ -131,6 +131,7 @@ class Search:
 
     def _additive(self) -> tuple[Floats, list[Any]]:
         model = _fit_additive(self.data, self.splits, self.n_jobs)
+        raise_if_interrupted()
         return model.linear_.out_of_fold_, [model]
 
 
