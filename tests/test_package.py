@@ -16,7 +16,9 @@ import apmax
 PUBLIC = {
     "APClassifier",
     "APClassifierCV",
+    "AdditiveAPClassifier",
     "ApmaxError",
+    "AutoAPClassifier",
     "FitResult",
     "OperatingPoint",
     "StochasticAPClassifier",

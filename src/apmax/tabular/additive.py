@@ -30,9 +30,6 @@ from apmax.tabular.sampling import without_weightless_rows
 from apmax.tabular.terms import Term, effects, main_terms, matrix
 from apmax.validation import Floats, check_count
 
-DOUBLE_ENTRIES = 1 << 25
-"""Largest matrix of basis functions that is kept in double precision."""
-
 
 class BasisAPClassifierCV(APClassifierCV):
     """APClassifierCV for basis functions, whose scale is part of the penalty."""
@@ -169,14 +166,12 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         self, terms: Sequence[Term], table: Table, target: BinaryTarget, splits: Sequence[Split]
     ) -> None:
         """Fit the coefficients of the terms and set the functions."""
-        rows, width = table.numbers.shape[0], sum(term.width for term in terms)
-        dtype = np.float64 if rows * width <= DOUBLE_ENTRIES else np.float32
         self.linear_ = BasisAPClassifierCV(cv=splits, n_jobs=self.n_jobs)
         self.linear_.on_progress = self.on_progress
         with warnings.catch_warnings():
             # They advise to change parameters or features that are not the user's.
             warnings.simplefilter("ignore", UserWarning)
-            self.linear_.fit(matrix(terms, table, dtype), target.positive, target.counts)
+            self.linear_.fit(matrix(terms, table), target.positive, target.counts)
         if self.linear_.result_.interrupted:
             warnings.warn(self.linear_.result_.message, ConvergenceWarning, stacklevel=4)
         self.linear_.cv = None  # the rows of the splits are of no use to a fitted model

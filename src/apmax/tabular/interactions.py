@@ -88,13 +88,13 @@ class _Fit(NamedTuple):
 
     @classmethod
     def of(cls, terms: Sequence[Term], table: Table, target: BinaryTarget) -> _Fit:
-        design = make_design(matrix(terms, table, np.float64), "given", target.weight)
+        design = make_design(matrix(terms, table), "given", target.weight)
         fitted = fit_logistic(design, target.positive, target.weight, C=C, total=target.total)
         raise_if_interrupted()
         return cls(terms, design, fitted.w)
 
     def average_precision(self, table: Table, target: BinaryTarget) -> float:
-        margins = self.design.of(matrix(self.terms, table, np.float64)).margins(self.w)
+        margins = self.design.of(matrix(self.terms, table)).margins(self.w)
         return ap_of_scores(target.positive, margins, target.weight)
 
     def importance(self) -> dict[str, float]:

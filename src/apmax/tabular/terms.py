@@ -21,6 +21,8 @@ MAX_WIDTH, MAX_ENTRIES = 5000, 1 << 29
 """Largest number of columns, and of entries, of a matrix with splines."""
 PAIR_SCALE = 0.3
 """Scale of the products of a pair; below 1, so that a ridge penalty shrinks them more."""
+DOUBLE_ENTRIES = 1 << 25
+"""Largest matrix that is kept in double precision."""
 BLOCK = 1 << 16
 """Rows that are expanded at a time, which bounds the memory beyond the matrix itself."""
 
@@ -174,10 +176,10 @@ def _number_term(
     return NumberTerm(name, column, basis, missing_share if enough else 0.0, density)
 
 
-def matrix(terms: Sequence[Term], table: Table, dtype: Any) -> Any:
-    """Return the columns of all terms side by side."""
-    n = table.numbers.shape[0]
-    out = np.empty((n, sum(term.width for term in terms)), dtype)
+def matrix(terms: Sequence[Term], table: Table) -> Any:
+    """Return the columns of all terms side by side; a large matrix is in single precision."""
+    n, width = table.numbers.shape[0], sum(term.width for term in terms)
+    out = np.empty((n, width), np.float64 if n * width <= DOUBLE_ENTRIES else np.float32)
     for start in range(0, n, BLOCK):
         rows = slice(start, start + BLOCK)
         for term, columns in _places(terms):
