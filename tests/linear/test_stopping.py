@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from apmax import APClassifier, FitResult, errors, interrupts, surrogate_ap
 from apmax.linear.design import Design
 from apmax.linear.history import EvaluationSet, History
-from apmax.linear.platt import platt
+from apmax.linear.platt import Calibration, calibrate
 from tests.linear.six_features import SMALL, N, X, Y, make
 
 
@@ -192,11 +192,11 @@ def test_a_failed_refit_leaves_every_attribute_as_it_was(model: Any) -> None:
 
 
 def test_ctrl_c_during_calibration_keeps_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted_platt(*arguments: Any) -> tuple[float, float]:
+    def interrupted_calibrate(*arguments: Any) -> Calibration:
         signal.raise_signal(signal.SIGINT)
-        return platt(*arguments)
+        return calibrate(*arguments)
 
-    monkeypatch.setattr("apmax.linear.base.platt", interrupted_platt)
+    monkeypatch.setattr("apmax.linear.base.calibrate", interrupted_calibrate)
     model = APClassifier().fit(X, Y)
     assert model.result_.converged
     assert np.isfinite(model.coef_).all()

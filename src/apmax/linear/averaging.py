@@ -11,25 +11,29 @@ from apmax.validation import Floats, shares
 TEMPERATURE = 2.0
 """Standard errors below the best at which a model weighs 1/e of it."""
 CLEARLY_WORSE = 2.0
-"""Standard errors of its own difference to the best at which a model is left out."""
+"""Standard errors below the best at which a model is left out."""
 
 
 def weigh_by_score(scores: Floats) -> Floats:
     r"""Weight models by their AP on the same folds; `scores` has shape (models, folds).
 
-    With the mean difference δ of each model to the best, fold by fold, its standard error, and se
-    the median of the positive standard errors,
+    With the mean difference δ of each model to the best, fold by fold, and se the median of the
+    positive standard errors of these differences,
 
     .. math:: p_k \propto \exp\frac{-\delta_k}{2\,\mathrm{se}}, \quad
               p_k = 0 \text{ if } \delta_k > 2\,\mathrm{se}_k.
 
-    With a single fold, the best model has all the weight. The weights sum to 1.
+    A standard error of few folds is often too small by chance, so se_k is at least the median
+    standard error of the gains over the first model. With a single fold, the best model has all
+    the weight. The weights sum to 1.
     """
     best = int(np.argmax(scores.mean(axis=1)))
     behind, errors = mean_and_error(scores[best] - scores)
     scale = TEMPERATURE * float(np.median(errors[errors > 0])) if errors.any() else 0.0
     weights = np.exp(-behind / scale) if scale > 0 else np.ones(behind.size)
-    weights[behind > CLEARLY_WORSE * errors] = 0.0
+    _, of_gains = mean_and_error(scores - scores[0])
+    least = float(np.median(of_gains[of_gains > 0])) if of_gains.any() else 0.0
+    weights[behind > CLEARLY_WORSE * np.maximum(errors, least)] = 0.0
     return np.asarray(weights / weights.sum())
 
 

@@ -20,7 +20,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from apmax.errors import LabelError, ShapeError, WeightError
 from apmax.linear.design import Design, product
-from apmax.linear.platt import platt
+from apmax.linear.platt import Calibration, calibrate, limited
 from apmax.linear.result import FitResult
 from apmax.validation import Floats, Mask, check_weights, plain_positives
 
@@ -85,9 +85,11 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     coef_: Floats
     intercept_: Floats
     classes_: NDArray[Any]
+    log_odds_limits_: tuple[float, float] = (-np.inf, np.inf)
+    """Log-odds beyond which probabilities are nearly constant, from the spread of the classes."""
 
     def decision_function(self, X: Any) -> Floats:
-        """Return the log-odds of ``classes_[1]``."""
+        """Return the log-odds of ``classes_[1]``, a linear function of X."""
         check_is_fitted(self, "coef_")
         X = validate_data(self, X, accept_sparse="csr", reset=False)
         return np.asarray(product(X, self.coef_[0]) + self.intercept_[0])
@@ -98,13 +100,17 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.classes_[above_half.astype(int)])
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of each class, in the order of ``classes_``."""
-        positive = expit(self.decision_function(X))
+        """Return the probability of each class, in the order of ``classes_``.
+
+        Log-odds beyond ``log_odds_limits_`` are extrapolation and are raised by less than 1 above
+        the limit, in the same order.
+        """
+        positive = expit(limited(self.decision_function(X), *self.log_odds_limits_))
         return np.column_stack([1.0 - positive, positive])
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Return the logarithm of the probabilities, finite for any log-odds."""
-        log_odds = self.decision_function(X)
+        log_odds = limited(self.decision_function(X), *self.log_odds_limits_)
         return -np.column_stack([np.logaddexp(0.0, log_odds), np.logaddexp(0.0, -log_odds)])
 
     def __getstate__(self) -> dict[str, Any]:
@@ -168,13 +174,20 @@ class LinearAPModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not result.converged:
             warnings.warn(result.message, ConvergenceWarning, stacklevel=4)
 
-    def _set_coefficients(self, design: Design, w: Floats, data: TrainingSet) -> None:
-        """Set `classes_`, `coef_` and `intercept_`, with scaling and Platt's fit folded in."""
-        slope, offset = platt(design.margins(w), data.positive, data.weight, data.total)
-        unscaled = slope * design.unscaled(w)
+    def _set_coefficients(
+        self, design: Design, w: Floats, data: TrainingSet, fit: Calibration | None = None
+    ) -> None:
+        """Set `classes_`, `coef_` and `intercept_`, with scaling and calibration folded in.
+
+        Without a calibration it is fitted to the margins of the training data.
+        """
+        if fit is None:
+            fit = calibrate(design.margins(w), data.positive, data.weight, data.total)
+        unscaled = fit.slope * design.unscaled(w)
         self.classes_ = data.classes
         self.coef_ = unscaled[None, :-1]
-        self.intercept_ = unscaled[-1:] + offset
+        self.intercept_ = unscaled[-1:] + fit.offset
+        self.log_odds_limits_ = fit.low, fit.high
 
 
 def _warn_if_common(positive: Mask, weight: Floats | None, classes: NDArray[Any]) -> None:

@@ -15,11 +15,12 @@ from apmax.interrupts import cooperative_interrupts, interrupt_on_hold, raise_if
 from apmax.linear.averaging import gains_over_first, standardised, weigh_by_score
 from apmax.linear.base import LinearAPModel, TrainingSet, logger, unchanged_on_error
 from apmax.linear.blas_threads import one_blas_thread
-from apmax.linear.design import SCALES, Design, make_design
+from apmax.linear.design import SCALES, Design, make_design, product
 from apmax.linear.folds import Fold, folds_of, is_number_of_folds
 from apmax.linear.full_batch import Minimum, fit_logistic
 from apmax.linear.history import EvaluationSet, ProgressLog
 from apmax.linear.path import Anchor, Path
+from apmax.linear.platt import Calibration, calibrate, misfit
 from apmax.linear.result import FitResult
 from apmax.linear.thinning import thinned
 from apmax.objective.surrogates import Surrogate, resolve_with_gamma
@@ -29,6 +30,8 @@ DEFAULT_ALPHAS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 DEFAULT_CS = tuple(np.logspace(-4, 4, 10).tolist())
 FEW_POSITIVES = 50
 """Number of positives below which AP over the folds is mostly noise."""
+MISFIT = 0.03
+"""Share of the log-loss lost to linear log-odds from which a fit warns."""
 SEARCH_GAIN = 1e-5
 """Relative gain of an iteration below which a fit stops while C is chosen."""
 
@@ -145,7 +148,7 @@ class APClassifierCV(LinearAPModel):
                 with interrupt_on_hold():
                     chosen = _keep_logistic(path, data, search)
             design = search.anchor.design
-            self._set_coefficients(design, design.scaled(chosen.mean), data)
+            self._set_coefficients(design, design.scaled(chosen.mean), data, chosen.calibration)
         self.weights_, self.scores_ = {search.scale: chosen.weights}, chosen.scores
         self.logistic_scores_ = search.scores
         self.scale_, self.C_ = search.scale, search.anchor.C
@@ -192,11 +195,17 @@ class APClassifierCV(LinearAPModel):
         fits = list(needed.fits(anchor, data, starts))
         sample = thinned(data, seed=len(folds))
         like = anchor.design.of(sample.X)
-        mean = np.zeros(data.X.shape[1] + 1)
+        means = np.zeros((1 + len(folds), data.X.shape[1] + 1))  # of all data, and of each fold
         for k, found, of_folds in zip((0, *used[used > 0]), fits, on_folds, strict=True):
             members = [standardised(like, w, sample.weight) for w in (found.w, *of_folds)]
-            mean += weights[k] * np.mean(members, axis=0)
-        return _Choice(weights, {search.scale: scores[1:]}, mean, _result_of(fits))
+            means += weights[k] * np.array(members)
+        # Standardised again: a mean of models that differ has scores of smaller deviation.
+        mean, *of_folds = (
+            standardised(like, like.scaled(w), sample.weight)
+            for w in (means.mean(axis=0), *means[1:])
+        )
+        calibration = _calibration(folds, of_folds)
+        return _Choice(weights, {search.scale: scores[1:]}, mean, _result_of(fits), calibration)
 
     def _over_folds(
         self,
@@ -286,6 +295,8 @@ class _Choice(NamedTuple):
     scores: dict[str, Floats]
     mean: Floats
     result: FitResult
+    calibration: Calibration | None = None
+    """Of held-out margins; None if there are none."""
 
 
 class _LogisticFits(NamedTuple):
@@ -305,6 +316,28 @@ def _result_of(members: Sequence[Minimum]) -> FitResult:
         "leave out the smallest alphas"
     )
     return FitResult(False, False, message, iterations)
+
+
+def _calibration(folds: list[Fold], models: list[Floats]) -> Calibration:
+    """Calibrate the margins of each fold's model on the rows that it has not seen."""
+    held_out = [fold.test for fold in folds]
+    margins = [product(part.X, w[:-1]) + w[-1] for part, w in zip(held_out, models, strict=True)]
+    positive = np.concatenate([part.positive for part in held_out])
+    weights = [part.weight for part in held_out if part.weight is not None]
+    weight = np.concatenate(weights) if weights else None
+    pooled = np.concatenate(margins)
+    fit = calibrate(pooled, positive, weight, folds[0].data.total)
+    saved = misfit(pooled, positive, weight, fit)
+    if saved > MISFIT and np.count_nonzero(positive) >= FEW_POSITIVES:
+        warnings.warn(
+            f"the log-odds are not linear in the score: probabilities by bins would have a "
+            f"log-loss {saved:.0%} lower; the ranking is not affected. For better probabilities "
+            "use CalibratedClassifierCV(model, method='isotonic'), or transform skewed features, "
+            "for example with QuantileTransformer",
+            UserWarning,
+            stacklevel=5,
+        )
+    return fit
 
 
 def _keep_logistic(path: Path, data: TrainingSet, search: _LogisticSearch) -> _Choice:
