@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import signal
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ import polars as pl
 import pytest
 from scipy.special import expit
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, TimeSeriesSplit
 
-from apmax import AdditiveAPClassifier, average_precision, errors
+from apmax import average_precision, errors
 from apmax.tabular.effects import CategoryEffect, NumberEffect, PairEffect
 from apmax.tabular.terms import MAX_FUNCTIONS, MAX_WIDTH
 from tests.tabular.additive_table import (
@@ -233,6 +235,36 @@ def test_processes_change_nothing() -> None:
     model = clone(PLAIN).set_params(n_jobs=2).fit(X[TRAIN], Y[TRAIN])
     expected = MODEL.decision_function(X[TEST])
     np.testing.assert_array_equal(model.decision_function(X[TEST]), expected)
+
+
+class CtrlC:
+    """Sends SIGINT to this process at the k-th progress report of a fit."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def __call__(self, *_: Any) -> None:
+        self.left -= 1
+        if self.left == 0:
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_on_the_path_keeps_logistic_regression() -> None:
+    model = clone(PLAIN)
+    model.on_progress = CtrlC(at=3)  # after logistic regression on both folds
+    with pytest.warns(ConvergenceWarning, match="kept logistic regression"):
+        model.fit(X[TRAIN], Y[TRAIN])
+    assert model.result_.interrupted
+    assert model.score(X[TEST], Y[TEST]) > MODEL.score(X[TEST], Y[TEST]) - 0.05
+
+
+def test_ctrl_c_before_that_leaves_no_trace() -> None:
+    model = clone(PLAIN)
+    model.on_progress = CtrlC(at=1)
+    before = dict(vars(model))
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[TRAIN], Y[TRAIN])
+    assert vars(model) == before
 
 
 REFUSED: dict[str, tuple[dict[str, Any], Any, Any, type[Exception], str]] = {

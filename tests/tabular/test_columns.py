@@ -75,7 +75,7 @@ def test_arrays_of_numbers_are_numbers(dtype: Any) -> None:
 def test_missing_values_of_nullable_columns_are_missing() -> None:
     missing = ROWS % 6 == 0
     whole = pd.array(np.where(missing, None, ROWS), dtype="Int64")  # type: ignore[call-overload]
-    flags = pd.array(np.where(missing, None, FLAG), dtype="boolean")  # type: ignore[call-overload]
+    flags = pd.array(np.where(missing, None, FLAG), dtype="boolean")
     X = pd.DataFrame({"whole": whole, "flags": flags})
     expected = np.column_stack([np.where(missing, np.nan, ROWS), np.where(missing, np.nan, FLAG)])
     for table in (X, X.astype(object), pl.from_pandas(X)):

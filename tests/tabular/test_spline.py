@@ -122,6 +122,35 @@ def test_numbers_at_the_limits_of_double_precision_have_finite_functions() -> No
     assert np.isfinite(basis_of([-1e300, 5e-324, 1e300])(np.array([-1e-323, 0.0, 1e300]))).all()
 
 
+RARE: dict[str, tuple[Any, Any]] = {
+    "mostly 0": (np.concatenate([np.zeros(99_980), np.arange(1, 21)]), None),
+    "two values and one more": (np.repeat([0.0, 1.0, 2.0], [5000, 5000, 1]), None),
+    "hardly a weight on the last": (np.arange(20.0), np.repeat([1.0, 1e-20], [19, 1])),
+    "hardly a weight on the first": (np.arange(20.0), np.repeat([1e-20, 1.0], [1, 19])),
+    "hardly a weight on many": (np.arange(500.0), np.repeat([1.0, 1e-20], [400, 100])),
+}
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_rare_values_have_finite_functions(name: str) -> None:
+    x, weight = RARE[name]
+    basis = basis_of(x, weight)
+    assert np.isfinite(basis(x)).all()
+    assert (basis.grid[0], basis.grid[-1]) == (x.min(), x.max())
+
+
+def test_a_frequent_value_leaves_knots_for_the_others() -> None:
+    """Half of the values are 0; a step among the others can be told from a line."""
+    x = np.concatenate([np.zeros(500), RNG.exponential(size=500)])
+    step = (x > 1).astype(float)
+    functions = np.column_stack([np.ones(x.size), x > 0, basis_of(x)(x)])
+
+    def residual(columns: Any) -> float:
+        return float(np.mean((step - columns @ np.linalg.lstsq(columns, step, rcond=None)[0]) ** 2))
+
+    assert residual(functions) < 0.3 * residual(functions[:, :3])
+
+
 def test_equal_values_have_no_function() -> None:
     assert SplineBasis.fit(np.ones(9), None) is None
     assert SplineBasis.fit(np.empty(0), None) is None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import (
     check_array,
@@ -171,7 +173,12 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         dtype = np.float64 if rows * width <= DOUBLE_ENTRIES else np.float32
         self.linear_ = BasisAPClassifierCV(cv=splits, n_jobs=self.n_jobs)
         self.linear_.on_progress = self.on_progress
-        self.linear_.fit(matrix(terms, table, dtype), target.positive, target.counts)
+        with warnings.catch_warnings():
+            # They advise to change parameters or features that are not the user's.
+            warnings.simplefilter("ignore", UserWarning)
+            self.linear_.fit(matrix(terms, table, dtype), target.positive, target.counts)
+        if self.linear_.result_.interrupted:
+            warnings.warn(self.linear_.result_.message, ConvergenceWarning, stacklevel=4)
         self.linear_.cv = None  # the rows of the splits are of no use to a fitted model
         found, self.intercept_ = effects(
             terms, self.linear_.coef_[0], float(self.linear_.intercept_[0])

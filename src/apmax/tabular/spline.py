@@ -99,13 +99,16 @@ def _at_quantiles(share: Floats, count: int) -> NDArray[np.intp]:
     """
     below = np.cumsum(np.minimum(share, 0.5 / count))
     levels = np.linspace(0.0, below[-1], count)
-    return np.unique(np.minimum(np.searchsorted(below, levels), below.size - 1))
+    last = below.size - 1
+    # Sums of very small shares may not reach the ends, which are always included.
+    return np.unique([0, *np.minimum(np.searchsorted(below, levels), last), last])
 
 
 def _splines(z: Floats, knots: Floats) -> Floats:
     """Return cubic B-splines with these knots at z, or hats if z has few distinct values."""
     few = z.size <= KNOTS + 2
     inner, degree = (z, 1) if few else (knots, DEGREE)
+    inner = np.unique(inner)  # ranks in the tails are equal
     ends = [inner[0]] * degree, [inner[-1]] * degree
     basis = BSpline.design_matrix(z, np.concatenate([ends[0], inner, ends[1]]), degree).toarray()
     return np.asarray(basis)
