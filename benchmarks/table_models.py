@@ -28,6 +28,7 @@ from sklearn.preprocessing import (
 from threadpoolctl import threadpool_limits
 
 from apmax import average_precision
+from apmax.binary_target import binary_target
 from apmax.tabular.columns import Columns
 from apmax.tabular.terms import main_terms, matrix
 from benchmarks.real_data import Split
@@ -107,9 +108,9 @@ def plain_features() -> ColumnTransformer:
 class AdditiveBasis(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """The basis of AdditiveAPClassifier without interactions."""
 
-    def fit(self, X: Any, y: Any = None) -> AdditiveBasis:
+    def fit(self, X: Any, y: Any) -> AdditiveBasis:
         self.columns_ = Columns(X, "from_dtype")
-        self.terms_ = main_terms(self.columns_, self.columns_.fit_transform(X), None)
+        self.terms_ = main_terms(self.columns_, self.columns_.fit_transform(X), binary_target(y))
         return self
 
     def transform(self, X: Any) -> Any:

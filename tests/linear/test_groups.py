@@ -91,7 +91,7 @@ REFUSED: dict[str, tuple[Any, Any, type[Exception], str]] = {
         "missing",
     ),
     "one group": (None, np.zeros(N), errors.ParameterError, "one class is in 1: use APClassifier"),
-    "more folds than groups": (31, GROUPS, errors.ParameterError, "lower cv, or use APClassifier"),
+    "more folds than groups": (51, GROUPS, errors.ParameterError, "lower cv, or use APClassifier"),
     "splits as rows": (
         list(StratifiedKFold(3).split(X, Y)),
         GROUPS,

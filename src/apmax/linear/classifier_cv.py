@@ -174,7 +174,7 @@ class APClassifierCV(LinearAPModel):
                     chosen = _keep_logistic(path, data, search)
             design = search.anchor.design
             self._set_coefficients(design, design.scaled(chosen.mean), data, chosen.calibration)
-        self.out_of_fold_ = self._out_of_fold(chosen, np.shape(y)[0])
+        self.out_of_fold_ = self._out_of_fold(chosen, folds[0].data.positive.size)
         self.weights_, self.scores_ = {search.scale: chosen.weights}, chosen.scores
         self.logistic_scores_ = search.scores
         self.scale_, self.C_ = search.scale, search.anchor.C
@@ -371,7 +371,8 @@ def _calibration(margins: Floats, data: TrainingSet) -> Calibration:
         seen &= data.weight > 0
     positive, weight = data.positive[seen], None if data.weight is None else data.weight[seen]
     fit = calibrate(margins[seen], positive, weight, data.total)
-    saved = misfit(margins[seen], positive, weight, fit)
+    enough = np.count_nonzero(positive) >= 2 * FEW_POSITIVES
+    saved = misfit(margins[seen], positive, weight, fit) if enough else 0.0
     if saved > MISFIT:
         warnings.warn(
             f"the log-odds are not linear in the score: probabilities by bins would have a "

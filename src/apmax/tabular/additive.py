@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import (
     check_array,
     check_consistent_length,
@@ -230,12 +229,6 @@ class AdditiveAPClassifier(BinaryAPClassifier):
 
         check_is_fitted(self, "shape_functions_")
         return plot_effects(self.shape_functions_, features, max_panels, self.pos_label_)
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Return the metadata that `fit` and the splitter request."""
-        to_split = MethodMapping().add(caller="fit", callee="split")
-        router = MetadataRouter(owner=self).add_self_request(self)
-        return router.add(splitter=self.cv, method_mapping=to_split)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

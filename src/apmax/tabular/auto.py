@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from apmax.binary_classifier import BinaryAPClassifier, unchanged_on_error
@@ -224,12 +223,6 @@ class AutoAPClassifier(BinaryAPClassifier):
             return None
         check_real(self.time_budget, "time_budget", above=0, why="it is a number of seconds")
         return float(self.time_budget)
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Return the metadata that `fit` and the splitter request."""
-        to_split = MethodMapping().add(caller="fit", callee="split")
-        router = MetadataRouter(owner=self).add_self_request(self)
-        return router.add(splitter=self.cv, method_mapping=to_split)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,0 +1,122 @@
+"""Probabilities: calibrated out of fold, and not ruined by a few extreme rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from apmax import APClassifier, APClassifierCV, StochasticAPClassifier
+from apmax.linear.platt import calibrate, limited, misfit, platt
+from apmax.validation import Floats, Mask
+
+N = 6000
+FAST: dict[str, Any] = {"alphas": (1.0, 0.03), "Cs": (0.01, 1.0), "cv": 3}
+
+
+def margins_with_outliers(outliers: int) -> tuple[Floats, Mask]:
+    """Log-odds of 7 % positives; extreme rows say nothing of the class."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=N) * 1.5 - 3.5
+    positive = rng.random(N) < expit(z)
+    rows = rng.choice(N, outliers, replace=False)
+    z[rows] += rng.uniform(1e3, 1e4, outliers) * rng.choice([-1, 1], outliers)
+    return z, positive
+
+
+def loss_of(z: Floats, positive: Mask) -> float:
+    return float(np.mean(np.logaddexp(0.0, np.where(positive, -z, z))))
+
+
+def test_without_outliers_calibration_is_platts() -> None:
+    z, positive = margins_with_outliers(0)
+    fit = calibrate(z, positive, None, float(N))
+    assert (fit.slope, fit.offset) == pytest.approx(platt(z, positive, None, float(N)))
+    assert fit.low < z.min() < z.max() < fit.high
+
+
+def test_outliers_do_not_set_the_slope() -> None:
+    z, positive = margins_with_outliers(30)
+    slope, _ = platt(z, positive, None, float(N))
+    assert slope < 0.01
+    fit = calibrate(z, positive, None, float(N))
+    assert fit.slope == pytest.approx(1, abs=0.25)
+    log_odds = limited(fit.slope * z + fit.offset, fit.low, fit.high)
+    unlimited = slope * z + platt(z, positive, None, float(N))[1]
+    assert loss_of(log_odds, positive) < 0.9 * loss_of(unlimited, positive)
+    assert loss_of(log_odds, positive) < 1.1 * loss_of(*margins_with_outliers(0))
+
+
+def test_limits_keep_the_order_and_the_class() -> None:
+    log_odds = np.array([-1e9, -1e4, -20.0, -3.0, -0.5, 0.0, 0.5, 2.0, 30.0, 1e4, 1e6])
+    out = limited(log_odds, -4.0, 3.0)
+    assert (np.diff(out) > 0).all()
+    np.testing.assert_array_equal(np.sign(out), np.sign(log_odds))
+    np.testing.assert_array_equal(out[3:8], log_odds[3:8])
+    assert -5 <= out.min() <= out.max() <= 4
+
+
+def test_a_weight_of_two_is_a_row_twice() -> None:
+    z, positive = margins_with_outliers(30)
+    twice = 1 + np.arange(N) % 2
+    weighted = calibrate(z, positive, twice.astype(float), float(twice.sum()))
+    repeated = calibrate(np.repeat(z, twice), np.repeat(positive, twice), None, float(twice.sum()))
+    np.testing.assert_allclose(weighted, repeated, rtol=1e-6)
+
+
+def test_misfit_is_small_for_log_odds_and_large_for_a_step() -> None:
+    z, positive = margins_with_outliers(0)
+    fit = calibrate(z, positive, None, float(N))
+    assert misfit(z, positive, None, fit) < 0.01
+    step = np.random.default_rng(1).random(N) < np.where(z > -2, 0.5, 0.01)
+    assert misfit(z, step, None, calibrate(z, step, None, float(N))) > 0.03
+
+
+def heavy_tails(seed: int) -> tuple[Floats, Mask]:
+    """A share that predicts the class, with a few codes of size 10⁴ in its place."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.random(N), rng.normal(size=(N, 3))])
+    positive = rng.random(N) < expit(4 * X[:, 0] + 0.5 * X[:, 1] - 5)
+    X[rng.random(N) < 0.005, 0] = 1e4
+    return X, positive
+
+
+@pytest.mark.filterwarnings("ignore:the log-odds are not linear")
+@pytest.mark.parametrize(
+    "model", [APClassifierCV(**FAST), APClassifier(), StochasticAPClassifier(random_state=0)]
+)
+def test_heavy_tails_leave_usable_probabilities(model: Any) -> None:
+    X, y = heavy_tails(0)
+    X_test, y_test = heavy_tails(1)
+    logistic = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+    baseline = log_loss(y_test, logistic.predict_proba(X_test)[:, 1])
+    constant = log_loss(y_test, np.full(N, y.mean()))
+    reached = log_loss(y_test, model.fit(X, y).predict_proba(X_test)[:, 1])
+    assert reached < min(1.03 * baseline, constant)
+    scores, probability = model.decision_function(X_test), model.predict_proba(X_test)[:, 1]
+    assert (np.diff(probability[np.argsort(scores)]) >= 0).all()
+
+
+def test_calibration_is_out_of_fold() -> None:
+    """In-sample margins of noise look informative; held-out margins do not."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 60)), np.arange(300) % 4 == 0
+    model = APClassifierCV(**FAST).fit(X, y)
+    X_new, y_new = rng.normal(size=(5000, 60)), rng.random(5000) < 0.25
+    assert log_loss(y_new, model.predict_proba(X_new)[:, 1]) < 1.05 * log_loss(
+        y_new, np.full(5000, 0.25)
+    )
+
+
+def test_log_odds_that_are_not_linear_warn_and_name_the_remedy() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 2))
+    y = rng.random(N) < np.where(X[:, 0] > 1, 0.5, 0.01)
+    with pytest.warns(UserWarning, match="log-odds are not linear.*isotonic"):
+        APClassifierCV(**FAST).fit(X, y)
