@@ -114,7 +114,7 @@ class AdditiveBasis(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> Any:
-        return matrix(self.terms_, self.columns_.transform(X), np.float64)
+        return matrix(self.terms_, self.columns_.transform(X))
 
 
 def _one_hot() -> OneHotEncoder:
