@@ -23,7 +23,7 @@ from apmax.tabular.library import NAMES, STACK, Shape, encoded, log_odds
 from apmax.tabular.sampling import without_weightless_rows
 from apmax.tabular.search import Candidate, Search, TrainingTable
 from apmax.tabular.stacking import Blend
-from apmax.validation import Floats, check_real
+from apmax.validation import Floats, check_count, check_real
 
 logger = logging.getLogger("apmax")
 
@@ -121,6 +121,8 @@ class AutoAPClassifier(BinaryAPClassifier):
         Parameters are those of :meth:`AdditiveAPClassifier.fit`.
         """
         names = self._checked_names()
+        why = "it seeds the trees and the samples"
+        check_count(self.random_state, "random_state", at_least=0, why=why)
         budget = Budget(self._checked_budget())
         X = checked_rows(self, X, reset=True)
         target = binary_target(

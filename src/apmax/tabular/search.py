@@ -142,6 +142,7 @@ def _fit_additive(data: TrainingTable, cv: Any, n_jobs: int | None) -> AdditiveA
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(data.X, data.positive, data.weight)
+    model.cv = None  # the rows of the splits are of no use to a fitted model
     return model
 
 
