@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from apmax.metrics import average_precision
-from apmax.tabular.stacking import Blend, C, Stack, fit_stack
+from apmax.tabular.stacking import C_OF_ONE, Blend, Stack, fit_stack
 
 RNG = np.random.default_rng(0)
 N = 2000
@@ -47,7 +47,7 @@ def test_one_member_is_platt_scaling(weight: Any) -> None:
 
     def objective(parameters: Any) -> float:
         slope, intercept = parameters
-        penalty = (slope * spread) ** 2 / (2 * C * N)
+        penalty = (slope * spread) ** 2 / (2 * C_OF_ONE * N)
         return loss(slope * member + intercept, weight) + float(penalty)
 
     expected = minimize(objective, [1.0, 0.0], method="BFGS", options={"gtol": 1e-9}).x

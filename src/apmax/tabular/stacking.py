@@ -15,9 +15,9 @@ from scipy.special import expit
 from apmax.metrics import ap_of_scores
 from apmax.validation import Floats, Mask, shares
 
-C = 1.0
+C, C_OF_ONE = 1.0, 1000.0
 """Inverse strength of the ridge penalty on the weights of standardised log-odds, as in
-scikit-learn; it decides between models that agree."""
+scikit-learn. It decides between models that agree, and only bounds the slope of a single model."""
 
 
 class Stack(NamedTuple):
@@ -38,7 +38,7 @@ def fit_stack(log_odds: Floats, positive: Mask, weight: Floats | None, total: fl
     spread = np.sqrt(share @ np.square(log_odds - centre))
     used = spread > 1e-12 * np.maximum(1.0, np.abs(centre))
     scaled = (log_odds[:, used] - centre[used]) / spread[used]
-    penalty = 1.0 / (2.0 * C * total)
+    penalty = 1.0 / (2.0 * (C if log_odds.shape[1] > 1 else C_OF_ONE) * total)
     prior = float(share @ positive)
 
     def objective(w: Floats) -> tuple[float, Floats]:
