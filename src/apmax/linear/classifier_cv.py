@@ -50,7 +50,7 @@ class APClassifierCV(LinearAPModel):
 
     Then the models with a weight are fitted on all data, and the result is the weighted mean of
     these fits and of the folds' fits, all standardised to scores of deviation 1. It is a single
-    linear model.
+    linear model. Its log-odds are calibrated on the margins of the folds' models on held-out rows.
 
     Parameters
     ----------
@@ -83,6 +83,8 @@ class APClassifierCV(LinearAPModel):
         AP along the path, for the chosen scaling.
     weights_ : dict of str to ndarray of shape (1 + n_alphas,)
         Weights of logistic regression and of each alpha in the result, for the chosen scaling.
+    log_odds_limits_ : tuple of float
+        As in :class:`APClassifier`.
     n_iter_ : int
         Largest number of iterations of a fit on all data.
     result_ : FitResult
@@ -92,7 +94,7 @@ class APClassifierCV(LinearAPModel):
     -----
     With more than 20,000 negatives, folds are fitted to all positives (at most 20,000) and a
     weighted random sample of the negatives: five per positive, and at least 20,000. The final fits
-    use all rows.
+    use all rows, and count as much as those of all folds together.
 
     Ctrl-C during the paths keeps logistic regression with the chosen C; before that,
     KeyboardInterrupt is raised and the estimator is unchanged.
@@ -199,10 +201,11 @@ class APClassifierCV(LinearAPModel):
         for k, found, of_folds in zip((0, *used[used > 0]), fits, on_folds, strict=True):
             members = [standardised(like, w, sample.weight) for w in (found.w, *of_folds)]
             means += weights[k] * np.array(members)
+        # A thinned fold knows less than all data, so all folds together count as one fit then.
+        on_all = means.mean(axis=0) if sample is data else (means[0] + means[1:].mean(axis=0)) / 2
         # Standardised again: a mean of models that differ has scores of smaller deviation.
         mean, *of_folds = (
-            standardised(like, like.scaled(w), sample.weight)
-            for w in (means.mean(axis=0), *means[1:])
+            standardised(like, like.scaled(w), sample.weight) for w in (on_all, *means[1:])
         )
         calibration = _calibration(folds, of_folds)
         return _Choice(weights, {search.scale: scores[1:]}, mean, _result_of(fits), calibration)
