@@ -54,6 +54,7 @@ def fitted(name: str, X: Any, y: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", "invalid value encountered in reduce")  # scikit-learn's
+        warnings.filterwarnings("ignore", "`y` holds .* positive examples")
         return ESTIMATORS[name]().fit(X, y)
 
 

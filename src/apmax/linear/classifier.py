@@ -69,6 +69,8 @@ class APClassifier(LinearAPModel):
         ``predict_proba(X)[:, list(classes_).index(pos_label_)]``.
     n_features_in_, feature_names_in_
         As in scikit-learn.
+    log_odds_limits_ : tuple of float
+        Log-odds beyond which probabilities hardly change: outer fences of the training margins.
     n_iter_ : int
         Number of iterations.
     history_ : dict of str to ndarray

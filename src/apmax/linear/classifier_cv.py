@@ -51,7 +51,7 @@ class APClassifierCV(LinearAPModel):
 
     Then the models with a weight are fitted on all data, and the result is the weighted mean of
     these fits and of the folds' fits, all standardised to scores of deviation 1. It is a single
-    linear model.
+    linear model. Its log-odds are calibrated on the margins of the folds' models on held-out rows.
 
     Parameters
     ----------
@@ -89,6 +89,8 @@ class APClassifierCV(LinearAPModel):
     out_of_fold_ : ndarray of shape (n_samples,)
         Log-odds of ``classes_[1]`` for each row by the models of the split that holds it out; NaN
         for a row that no split holds out.
+    log_odds_limits_ : tuple of float
+        As in :class:`APClassifier`.
     n_iter_ : int
         Largest number of iterations of a fit on all data.
     result_ : FitResult
@@ -98,7 +100,7 @@ class APClassifierCV(LinearAPModel):
     -----
     With more than 20,000 negatives, folds are fitted to all positives (at most 20,000) and a
     weighted random sample of the negatives: five per positive, and at least 20,000. The final fits
-    use all rows.
+    use all rows, and count as much as those of all folds together.
 
     Ctrl-C during the paths keeps logistic regression with the chosen C; before that,
     KeyboardInterrupt is raised and the estimator is unchanged.
@@ -232,10 +234,11 @@ class APClassifierCV(LinearAPModel):
         for k, found, of_folds in zip((0, *used[used > 0]), fits, on_folds, strict=True):
             members = [standardised(like, w, sample.weight) for w in (found.w, *of_folds)]
             means += weights[k] * np.array(members)
+        # A thinned fold knows less than all data, so all folds together count as one fit then.
+        on_all = means.mean(axis=0) if sample is data else (means[0] + means[1:].mean(axis=0)) / 2
         # Standardised again: a mean of models that differ has scores of smaller deviation.
         mean, *of_folds = (
-            standardised(like, like.scaled(w), sample.weight)
-            for w in (means.mean(axis=0), *means[1:])
+            standardised(like, like.scaled(w), sample.weight) for w in (on_all, *means[1:])
         )
         held_out = _held_out_margins(folds, of_folds)
         calibration = _calibration(held_out, folds[0].data)
