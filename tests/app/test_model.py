@@ -74,6 +74,7 @@ def test_a_model_returns_from_its_file_unchanged(
     assert again.strongest_features(loans.X, 3) == model.strongest_features(loans.X, 3)
 
 
+@pytest.mark.filterwarnings("ignore:`y` holds .* positive examples")
 @pytest.mark.parametrize("solver", ["cv", "soap-adam"])
 def test_every_estimator_can_be_stored(loans: Dataset, solver: str, tmp_path: Path) -> None:
     trained = train_model(loans, solver=solver)

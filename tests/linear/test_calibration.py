@@ -103,6 +103,31 @@ def test_heavy_tails_leave_usable_probabilities(model: Any) -> None:
     assert (np.diff(probability[np.argsort(scores)]) >= 0).all()
 
 
+def codes_for_missing(seed: int) -> tuple[Floats, Mask]:
+    """A count that predicts the class, with codes up to 98 that say little of it."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.gamma(1.0, 1.0, N), rng.normal(size=(N, 3))])
+    positive = rng.random(N) < expit(1.5 * X[:, 0] + 0.3 * X[:, 1] - 4.5)
+    coded = rng.random(N) < 0.004
+    X[coded, 0] = rng.uniform(49, 98, N)[coded]
+    return X, np.where(coded, rng.random(N) < 0.3, positive)
+
+
+@pytest.mark.filterwarnings("ignore:the log-odds are not linear")
+@pytest.mark.parametrize(
+    ("model", "share"),
+    [(APClassifierCV(**(FAST | {"Cs": (0.01, 1.0, 1e4)})), 0.95), (APClassifier(alpha=0.01), 0.8)],
+)
+def test_a_ranking_that_ignores_codes_has_probabilities_that_do(model: Any, share: float) -> None:
+    """AP training ranks the bulk well, and Platt's slope on all rows would be nearly 0."""
+    X, y = codes_for_missing(0)
+    X_test, y_test = codes_for_missing(1)
+    logistic = make_pipeline(StandardScaler(), LogisticRegression(C=1e4)).fit(X, y)
+    baseline = log_loss(y_test, logistic.predict_proba(X_test)[:, 1])
+    reached = log_loss(y_test, model.fit(X, y).predict_proba(X_test)[:, 1])
+    assert reached < share * baseline
+
+
 def test_calibration_is_out_of_fold() -> None:
     """In-sample margins of noise look informative; held-out margins do not."""
     rng = np.random.default_rng(0)
