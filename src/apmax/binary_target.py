@@ -14,6 +14,9 @@ from sklearn.utils.validation import _check_sample_weight
 from apmax.errors import LabelError, WeightError
 from apmax.validation import Floats, Mask, check_weights, plain_positives
 
+FEW_POSITIVES = 50
+"""Number of positives below which AP over the folds is mostly noise."""
+
 
 class BinaryTarget(NamedTuple):
     """Validated labels and weights of the training data."""
@@ -146,4 +149,17 @@ def _warn_if_common(positive: Mask, weight: Floats | None, classes: NDArray[Any]
             f"pos_label={common!r}",
             UserWarning,
             stacklevel=6,  # the caller of `fit`, which is decorated and calls a check of its own
+        )
+
+
+def warn_if_few(positive: Mask, *, stacklevel: int) -> None:
+    """Warn if there are too few positives for a choice by cross-validated AP."""
+    count = int(np.count_nonzero(positive))
+    if count < FEW_POSITIVES:
+        warnings.warn(
+            f"`y` holds {count} positive examples, and with fewer than {FEW_POSITIVES} "
+            "cross-validated AP is mostly noise: models are chosen with caution; collect more "
+            "positives, or check the model on other data",
+            UserWarning,
+            stacklevel=stacklevel,
         )

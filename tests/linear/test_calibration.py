@@ -145,3 +145,15 @@ def test_log_odds_that_are_not_linear_warn_and_name_the_remedy() -> None:
     y = rng.random(N) < np.where(X[:, 0] > 1, 0.5, 0.01)
     with pytest.warns(UserWarning, match="log-odds are not linear.*isotonic"):
         APClassifierCV(**FAST).fit(X, y)
+
+
+def test_a_rare_indicator_is_calibrated() -> None:
+    """Most margins of both classes are equal, so that their interquartile range is 0."""
+    rng = np.random.default_rng(0)
+    y = rng.random(4000) < 0.3
+    X = (rng.random(4000) < np.where(y, 0.22, 0.001)).astype(float)[:, None]
+    probability = APClassifier().fit(X, y).predict_proba(X)[:, 1]
+    assert probability.mean() == pytest.approx(y.mean(), abs=0.005)
+    for value in (0, 1):
+        rows = X[:, 0] == value
+        assert probability[rows].mean() == pytest.approx(y[rows].mean(), abs=0.05)

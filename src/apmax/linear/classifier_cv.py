@@ -11,6 +11,7 @@ from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 
 from apmax.binary_classifier import unchanged_on_error
+from apmax.binary_target import FEW_POSITIVES, warn_if_few
 from apmax.errors import ParameterError
 from apmax.interrupts import cooperative_interrupts, interrupt_on_hold, raise_if_interrupted
 from apmax.linear.averaging import gains_over_first, standardised, weigh_by_score
@@ -29,8 +30,6 @@ from apmax.validation import Floats, check_count, check_real
 
 DEFAULT_ALPHAS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 DEFAULT_CS = tuple(np.logspace(-4, 4, 10).tolist())
-FEW_POSITIVES = 50
-"""Number of positives below which AP over the folds is mostly noise."""
 MISFIT = 0.03
 """Share of the log-loss lost to linear log-odds from which a fit warns."""
 SEARCH_GAIN = 1e-5
@@ -182,7 +181,7 @@ class APClassifierCV(LinearAPModel):
         self.scale_, self.C_ = search.scale, search.anchor.C
         self.alpha_ = float([np.inf, *path.alphas][int(np.argmax(chosen.weights))])
         self.n_iter_, self.result_ = chosen.result.iterations, chosen.result
-        _warn_if_few(data)
+        warn_if_few(data.positive, stacklevel=4)
         if not self.result_.converged:
             warnings.warn(self.result_.message, ConvergenceWarning, stacklevel=3)
         return self
@@ -303,18 +302,6 @@ def _strengths(values: Any, name: str) -> tuple[float, ...]:
     for value in strengths:
         check_real(value, name, above=0, why="it is the strength of a penalty")
     return strengths
-
-
-def _warn_if_few(data: TrainingSet) -> None:
-    count = int(np.count_nonzero(data.positive))
-    if count < FEW_POSITIVES:
-        warnings.warn(
-            f"`y` holds {count} positive examples, and with fewer than {FEW_POSITIVES} "
-            "cross-validated AP is mostly noise: the model is logistic regression unless the gain "
-            "exceeds its standard error; collect more positives, or check the model on other data",
-            UserWarning,
-            stacklevel=4,
-        )
 
 
 class _LogisticSearch(NamedTuple):

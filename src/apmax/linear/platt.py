@@ -38,14 +38,15 @@ def calibrate(margins: Floats, positive: Mask, weight: Floats | None, total: flo
     """Fit Platt's slope and offset to margins clipped to the outer fences of the classes.
 
     The fences are three interquartile ranges beyond the quartiles (Tukey), so that a few extreme
-    rows do not set the slope. The limits are the fences in log-odds; they include 0, so that
-    limiting the log-odds never changes the predicted class.
+    rows do not set the slope. There are none if most margins of both classes are equal. The limits
+    are the fences in log-odds; they include 0, so that limiting the log-odds never changes the
+    predicted class.
     """
     share = shares(weight, positive.size)
     quartiles = np.array(
         [_quantiles(margins[rows], share[rows], (0.25, 0.75)) for rows in (positive, ~positive)]
     )
-    reach = FENCE * float(np.max(quartiles[:, 1] - quartiles[:, 0]))
+    reach = FENCE * float(np.max(quartiles[:, 1] - quartiles[:, 0])) or np.inf
     low, high = float(quartiles[:, 0].min() - reach), float(quartiles[:, 1].max() + reach)
     slope, offset = platt(np.clip(margins, low, high), positive, weight, total)
     return Calibration(

@@ -17,23 +17,38 @@ from sklearn.utils.validation import (
 )
 
 from apmax.binary_classifier import BinaryAPClassifier, unchanged_on_error
-from apmax.binary_target import BinaryTarget, binary_target
+from apmax.binary_target import BinaryTarget, binary_target, warn_if_few
 from apmax.errors import ShapeError
 from apmax.interrupts import cooperative_interrupts
 from apmax.linear import APClassifierCV, FitResult
+from apmax.linear.design import product
+from apmax.linear.platt import calibrate, centre_and_spread
 from apmax.splits import Split, make_splits
 from apmax.tabular.columns import Columns, Table
 from apmax.tabular.effects import Effect
-from apmax.tabular.interactions import find_pairs
+from apmax.tabular.interactions import Pairs, find_pairs
 from apmax.tabular.sampling import without_weightless_rows
 from apmax.tabular.terms import Term, effects, main_terms, matrix
-from apmax.validation import Floats, check_count
+from apmax.validation import Floats, check_count, shares
 
 
 class BasisAPClassifierCV(APClassifierCV):
     """APClassifierCV for basis functions, whose scale is part of the penalty."""
 
     scales = ("given",)
+
+    def recalibrate(self, X: Any, held_out: Floats, target: BinaryTarget) -> None:
+        """Calibrate to margins of other models, in units of the deviation of training margins."""
+        share = shares(target.weight, target.positive.size)
+        margins = product(X, self.coef_[0])
+        centre, spread = centre_and_spread(margins, share)
+        seen = ~np.isnan(held_out)
+        weight = None if target.weight is None else target.weight[seen]
+        fit = calibrate(held_out[seen], target.positive[seen], weight, target.total)
+        slope = fit.slope / (spread or 1.0)
+        self.coef_ = slope * self.coef_
+        self.intercept_ = np.array([fit.offset - slope * centre])
+        self.out_of_fold_ = fit.slope * held_out + fit.offset
 
 
 class AdditiveAPClassifier(BinaryAPClassifier):
@@ -155,29 +170,45 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         table = self.columns_.fit_transform(X, target.counts)
         terms = main_terms(self.columns_, table, target)
         with cooperative_interrupts():
+            pairs = Pairs([], None)
             if self.interactions != 0:
-                terms += find_pairs(self.columns_, terms, table, target, splits, self.interactions)
-            self._fit_terms(terms, table, target, splits)
+                pairs = find_pairs(self.columns_, terms, table, target, splits, self.interactions)
+            self._fit_terms([*terms, *pairs.terms], table, target, splits, pairs.held_out)
+        warn_if_few(target.positive, stacklevel=4)
         self.classes_, self.pos_label_ = target.classes, target.pos_label
         return self
 
     def _fit_terms(
-        self, terms: Sequence[Term], table: Table, target: BinaryTarget, splits: Sequence[Split]
+        self,
+        terms: Sequence[Term],
+        table: Table,
+        target: BinaryTarget,
+        splits: Sequence[Split],
+        held_out: Floats | None,
     ) -> None:
-        """Fit the coefficients of the terms and set the functions."""
+        """Fit the coefficients of the terms and set the functions.
+
+        `held_out` are margins for the calibration, in units of training margins. They are needed
+        if terms were chosen by all labels, so that the folds of `linear_` are not independent.
+        """
         self.linear_ = BasisAPClassifierCV(cv=splits, n_jobs=self.n_jobs)
         self.linear_.on_progress = self.on_progress
         with warnings.catch_warnings():
             # They advise to change parameters or features that are not the user's.
             warnings.simplefilter("ignore", UserWarning)
-            self.linear_.fit(matrix(terms, table), target.positive, target.counts)
-        if self.linear_.result_.interrupted:
+            X = matrix(terms, table)
+            self.linear_.fit(X, target.positive, target.counts)
+        if held_out is not None and not self.linear_.result_.interrupted:
+            self.linear_.recalibrate(X, held_out, target)
+        if not self.linear_.result_.converged:
             warnings.warn(self.linear_.result_.message, ConvergenceWarning, stacklevel=4)
         self.linear_.cv = None  # the rows of the splits are of no use to a fitted model
         found, self.intercept_ = effects(
             terms, self.linear_.coef_[0], float(self.linear_.intercept_[0])
         )
         self.shape_functions_ = {effect.name: effect for effect in found}
+        if len(self.shape_functions_) < len(found):
+            raise ShapeError("a column of `X` has the name of a pair of columns: rename it")
         self.result_, self.n_iter_ = self.linear_.result_, self.linear_.n_iter_
 
     def decision_function(self, X: Any) -> Floats:
@@ -257,6 +288,8 @@ def checked_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
             "APClassifierCV for a sparse matrix, or X.toarray()"
         )
     if not hasattr(X, "columns"):
+        if not hasattr(X, "dtype") and np.asarray(X).dtype.kind in "US":
+            X = np.asarray(X, dtype=object)  # lists of numbers and text: no number becomes text
         X = check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=1)
     if X.shape[0] == 0 or X.shape[1] == 0:
         raise ShapeError(

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from apmax.binary_classifier import BinaryAPClassifier, unchanged_on_error
-from apmax.binary_target import binary_target
+from apmax.binary_target import binary_target, warn_if_few
 from apmax.errors import ParameterError, UnknownNameError
 from apmax.interrupts import cooperative_interrupts
 from apmax.splits import make_splits
@@ -23,7 +24,7 @@ from apmax.tabular.library import NAMES, STACK, Shape, encoded, log_odds
 from apmax.tabular.sampling import without_weightless_rows
 from apmax.tabular.search import Candidate, Search, TrainingTable
 from apmax.tabular.stacking import Blend
-from apmax.validation import Floats, check_count, check_real
+from apmax.validation import Floats, check_real
 
 logger = logging.getLogger("apmax")
 
@@ -50,7 +51,7 @@ class AutoAPClassifier(BinaryAPClassifier):
         As in :class:`APClassifierCV`.
     n_jobs : int, optional
         Number of processes that share the fits.
-    random_state : int, default=0
+    random_state : int, RandomState or None, default=0
         Seed of the trees and of sampled negatives.
     pos_label : optional
         The positive class. The default is the last class in sorted order, with a warning if that
@@ -101,7 +102,7 @@ class AutoAPClassifier(BinaryAPClassifier):
         categorical_features: Any = "from_dtype",
         cv: Any = None,
         n_jobs: int | None = None,
-        random_state: int = 0,
+        random_state: Any = 0,
         pos_label: Any = None,
     ) -> None:
         self.models = models
@@ -121,8 +122,9 @@ class AutoAPClassifier(BinaryAPClassifier):
         Parameters are those of :meth:`AdditiveAPClassifier.fit`.
         """
         names = self._checked_names()
-        why = "it seeds the trees and the samples"
-        check_count(self.random_state, "random_state", at_least=0, why=why)
+        seed = self.random_state
+        if not isinstance(seed, (int, np.integer)):
+            seed = check_random_state(seed).randint(2**31 - 1)
         budget = Budget(self._checked_budget())
         X = checked_rows(self, X, reset=True)
         target = binary_target(
@@ -142,12 +144,13 @@ class AutoAPClassifier(BinaryAPClassifier):
             self.categorical_features,
         )
         with cooperative_interrupts():
-            search = Search(data, splits, seed=self.random_state, n_jobs=self.n_jobs)
+            search = Search(data, splits, seed=int(seed), n_jobs=self.n_jobs)
             if budget.seconds is not None:
                 names, search = planned(names, search, budget)
             candidates = self._fitted([name for name in names if name != STACK], search, budget)
         self._rank(candidates, search, target.total, stacked=STACK in names)
         self.classes_, self.pos_label_ = target.classes, target.pos_label
+        warn_if_few(target.positive, stacklevel=4)
         return self
 
     def decision_function(self, X: Any) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -9,11 +10,14 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from joblib import effective_n_jobs
 
 from apmax.errors import ParameterError
+from apmax.splits import DEFAULT_FOLDS
 from apmax.tabular.library import ADDITIVE, STACK
 from apmax.tabular.search import Search
 
+logger = logging.getLogger("apmax")
 PILOT_ROWS = 250, 1000
 """Rows of the fits that predict how long the others take."""
 MOST_GROWTH = 1.1
@@ -86,9 +90,17 @@ def planned(names: list[str], search: Search, budget: Budget) -> tuple[list[str]
     predicted: dict[str, Callable[[int], float]] = {}
     for name in sorted(names, key=lambda name: name == ADDITIVE):  # the most expensive one last
         if name != STACK and (budget.used < PILOT_SHARE or not predicted):
-            fits = 1.0 if name == ADDITIVE else folds * 0.8
-            few, more = (fits * search.pilot(name, min(size, n)) for size in PILOT_ROWS)
-            predicted[name] = partial(_extrapolated, few, more)
+            fits = (
+                folds / DEFAULT_FOLDS if name == ADDITIVE else folds * 0.8 + (not search.partition)
+            )
+            try:
+                search.pilot(name, min(PILOT_ROWS[0], n))  # compiles what is not compiled yet
+                few, more = (search.pilot(name, min(size, n)) for size in PILOT_ROWS)
+            except ValueError as error:  # of a sample that is too small for the model
+                logger.info("no prediction of the time of %s: %s", name, error)
+                continue
+            fits /= 1 if name == ADDITIVE else min(effective_n_jobs(search.n_jobs), folds)
+            predicted[name] = partial(_extrapolated, fits * few, fits * more)
     plan = budget.plan(predicted, n)
     dropped = [name for name in names if name != STACK and name not in plan.models]
     kept = [name for name in names if name not in dropped]

@@ -81,7 +81,9 @@ def _number(panel: Any, effect: NumberEffect) -> None:
             panel.plot(x, y, color=LINE)
         behind = panel.twinx()
         if grid.size <= FEW:
-            behind.bar(x, effect.density[shown], width=0.5 * np.diff(x).min(), color=BARS)
+            behind.bar(
+                x, effect.density[shown], width=0.5 * np.diff(x, append=x[-1] + 1).min(), color=BARS
+            )
         else:
             behind.hist(x, bins=30, weights=effect.density[shown], color=BARS)
         behind.set_ylim(0, 4 * max(behind.get_ylim()[1], 1e-12))

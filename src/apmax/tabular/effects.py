@@ -37,8 +37,6 @@ class NumberEffect:
     def __call__(self, table: Table) -> Floats:
         """Return the contribution to each row."""
         x = table.numbers[:, self.column]
-        if self.grid.size == 0:
-            return np.where(np.isnan(x), self.missing, 0.0)
         return np.where(np.isnan(x), self.missing, np.interp(x, self.grid, self.effect))
 
 

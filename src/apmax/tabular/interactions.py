@@ -15,6 +15,7 @@ from apmax.binary_target import BinaryTarget
 from apmax.interrupts import raise_if_interrupted
 from apmax.linear.design import Design, make_design
 from apmax.linear.full_batch import fit_logistic
+from apmax.linear.platt import centre_and_spread
 from apmax.metrics import ap_of_scores
 from apmax.splits import Split
 from apmax.tabular.columns import Columns, Table
@@ -46,37 +47,62 @@ def find_pairs(
     target: BinaryTarget,
     splits: Sequence[Split],
     number: int | str,
-) -> list[PairTerm]:
-    """Return the strongest pairs of columns; "auto" chooses their number by cross-validation.
+) -> Pairs:
+    """Find the strongest pairs of columns; "auto" chooses their number by cross-validation.
 
     On the training part of each split, a logistic regression of all columns is fitted, pairs are
     ranked by what it leaves unexplained, and the AP with the first of them is compared on the
     other part. The number is 0 unless the gain exceeds its standard error.
     """
+    n = target.positive.size
     every_row, share = table, shares(target.weight, target.positive.size)[:, None]
     if target.positive.size > MOST_ROWS:
         rows, weight = sample_rows(target.positive, target.weight, MOST_ROWS, seed=0)
         splits = restricted(splits, rows, target.positive.size)
         table = table.rows(rows)
         target = target._replace(positive=target.positive[rows], weight=weight)
+    numbers = (0, *NUMBERS_TRIED) if number == "auto" else (int(number),)
+    folds = [_held_out(columns, terms, table, target, split, numbers) for split in splits]
+    best = 0
     if number == "auto":
-        ap = np.array([_ap_by_number(columns, terms, table, target, split) for split in splits])
+        ap = np.array(
+            [
+                [ap_of_scores(of_test.positive, z, of_test.weight) for z in margins]
+                for margins, of_test in (
+                    (fold, target.rows(test)) for fold, (_, test) in zip(folds, splits, strict=True)
+                )
+            ]
+        )
         gains = ap - ap[:, :1]
         best = int(np.argmax(gains.mean(axis=0)))
         test_share = float(
             np.mean([test.size / (train.size + test.size) for train, test in splits])
         )
         error = standard_error(gains[:, best], test_share)
-        number = (0, *NUMBERS_TRIED)[best] if gains[:, best].mean() > error else 0
-        logger.info("interactions: %d pairs (AP %+.4f)", number, gains[:, best].mean())
-    if number == 0:
-        return []
+        best = best if gains[:, best].mean() > error else 0
+        logger.info("interactions: %d pairs (AP %+.4f)", numbers[best], gains[:, best].mean())
+    if numbers[best] == 0:
+        return Pairs([], None)
     fit = _Fit.of(terms, table, target)
-    pairs = _strongest(columns, fit, table, target, int(number))
-    return [  # centred over all rows
+    pairs = [  # centred over all rows
         replace(pair, density=pair.first(every_row).T @ (share * pair.second(every_row)))
-        for pair in pairs
+        for pair in _strongest(columns, fit, table, target, numbers[best])
     ]
+    if table is not every_row:
+        return Pairs(pairs, None)
+    held_out = np.full(n, np.nan)
+    for fold, (_, test) in zip(folds, splits, strict=True):
+        held_out[test] = fold[best]
+    return Pairs(pairs, held_out)
+
+
+class Pairs(NamedTuple):
+    """Pairs of columns to add, and what they are worth on held-out rows."""
+
+    terms: list[PairTerm]
+    held_out: Floats | None
+    """Margins of each row by a logistic regression that, like its pairs, was chosen without the
+    row, in units of its training margins; None if there are no pairs, or if rows were sampled."""
 
 
 class _Fit(NamedTuple):
@@ -93,9 +119,12 @@ class _Fit(NamedTuple):
         raise_if_interrupted()
         return cls(terms, design, fitted.w)
 
-    def average_precision(self, table: Table, target: BinaryTarget) -> float:
+    def standardised_margins(self, table: Table, weight: Floats | None) -> Floats:
+        """Return margins of other rows in units of the training margins of these weights."""
+        of_training = self.design.margins(self.w)
+        centre, spread = centre_and_spread(of_training, shares(weight, of_training.size))
         margins = self.design.of(matrix(self.terms, table)).margins(self.w)
-        return ap_of_scores(target.positive, margins, target.weight)
+        return np.asarray((margins - centre) / (spread or 1.0))
 
     def importance(self) -> dict[str, float]:
         unscaled = self.design.unscaled(self.w)
@@ -103,18 +132,20 @@ class _Fit(NamedTuple):
         return {effect.name: effect.importance for effect in found}
 
 
-def _ap_by_number(
-    columns: Columns, terms: Sequence[Term], table: Table, target: BinaryTarget, split: Split
-) -> list[float]:
-    """Return the AP on one split without pairs and with each number of pairs."""
-    (train, of_train), (test, of_test) = ((table.rows(rows), target.rows(rows)) for rows in split)
+def _held_out(
+    columns: Columns,
+    terms: Sequence[Term],
+    table: Table,
+    target: BinaryTarget,
+    split: Split,
+    numbers: Sequence[int],
+) -> list[Floats]:
+    """Return the margins of held-out rows with each number of pairs, all from training rows."""
+    train, of_train, test = table.rows(split[0]), target.rows(split[0]), table.rows(split[1])
     fit = _Fit.of(terms, train, of_train)
-    ap = [fit.average_precision(test, of_test)]
-    pairs = _strongest(columns, fit, train, of_train, NUMBERS_TRIED[-1])
-    for number in NUMBERS_TRIED:
-        with_pairs = _Fit.of([*terms, *pairs[:number]], train, of_train)
-        ap.append(with_pairs.average_precision(test, of_test))
-    return ap
+    pairs = _strongest(columns, fit, train, of_train, max(numbers))
+    fits = [_Fit.of([*terms, *pairs[:k]], train, of_train) if k else fit for k in numbers]
+    return [one.standardised_margins(test, of_train.weight) for one in fits]
 
 
 def _margins(

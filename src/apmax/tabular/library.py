@@ -37,6 +37,8 @@ NAMES = (LOGISTIC, ADDITIVE, *BOOSTING, EXTRA_TREES, RANDOM_FOREST, STACK)
 """All models, the simplest first."""
 TREES = 200
 """Trees of a forest."""
+LARGEST = 1e30
+"""Numbers are clipped to this size: trees are single precision, and squares must be finite."""
 LEARNING_RATE, LEAST_LEAF = 0.1, 20
 
 
@@ -55,7 +57,7 @@ class Shape(NamedTuple):
 def encoded(table: Table) -> Floats:
     """Return the matrix that the models read."""
     codes = np.where(table.codes == UNKNOWN, np.nan, table.codes)
-    return np.hstack([table.numbers, codes])
+    return np.hstack([np.clip(table.numbers, -LARGEST, LARGEST), codes])
 
 
 def fit_model(
@@ -67,7 +69,8 @@ def fit_model(
     if name in BOOSTING:
         return _fit_boosting(*BOOSTING[name], X, positive, weight, shape, seed)
     forests = {EXTRA_TREES: ExtraTreesClassifier, RANDOM_FOREST: RandomForestClassifier}
-    return forests[name](TREES, min_samples_leaf=3, random_state=seed).fit(X, positive, weight)
+    least = max(3, positive.size // 20_000)  # bounds the size of a tree
+    return forests[name](TREES, min_samples_leaf=least, random_state=seed).fit(X, positive, weight)
 
 
 def log_odds(model: Any, X: Floats) -> Floats:

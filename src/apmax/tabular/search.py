@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from sklearn import config_context
 from threadpoolctl import threadpool_limits
 
 from apmax.interrupts import raise_if_interrupted
@@ -157,6 +158,7 @@ def _fit_rows(
 ) -> Any:
     """Fit a model to some rows, on one thread."""
     of_rows = None if weight is None else weight[rows]
-    with warnings.catch_warnings(), threadpool_limits(1):
+    routing = config_context(enable_metadata_routing=False)  # a setting of the user's own models
+    with warnings.catch_warnings(), threadpool_limits(1), routing:
         warnings.simplefilter("ignore")
         return fit_model(name, matrix[rows], positive[rows], of_rows, shape, seed)

@@ -49,6 +49,8 @@ class NumberTerm:
     column: int
     basis: SplineBasis | None
     """None if the values that are present are all equal."""
+    value: float
+    """A value that is present."""
     missing_share: float
     """Share of missing values; 0 if they are too few for an indicator."""
     density: Floats
@@ -70,7 +72,7 @@ class NumberTerm:
         """Return the effect of these coefficients, centred, and what it adds to the intercept."""
         missing = float(w[-1]) if self.missing_share > 0 else 0.0
         mean = self.missing_share * missing
-        grid, along = np.empty(0), np.empty(0)
+        grid, along = np.array([self.value]), np.array([-mean])
         if self.basis is not None:
             grid = self.basis.grid
             along = self.basis.table @ w[: self.basis.table.shape[1]] - mean
@@ -167,13 +169,15 @@ def _number_term(
     basis = SplineBasis.fit(x[present], None if weight is None else weight[present], linear=linear)
     missing_share = float(share[missing].sum())
     enough = missing_share * target.total >= MIN_FREQUENCY * (1 - 1e-9) and present.any()
-    density = np.empty(0)
+    density = np.array([1.0 - missing_share])
     if basis is not None:
         between = (basis.grid[1:] + basis.grid[:-1]) / 2
         nearest = np.searchsorted(between, x[present])
         count = basis.grid.size
         density = np.asarray(np.bincount(nearest, weights=share[present], minlength=count), float)
-    return NumberTerm(name, column, basis, missing_share if enough else 0.0, density)
+    value = float(x[present][0]) if present.any() else 0.0
+    share_of_missing = missing_share if enough else 0.0
+    return NumberTerm(name, column, basis, value, share_of_missing, density)
 
 
 def matrix(terms: Sequence[Term], table: Table) -> Any:
