@@ -22,10 +22,11 @@ from apmax.app.files import (
     one_line,
     open_bytes,
 )
+from apmax.app.roles import NO_ROLES, Roles, assign_roles
 from apmax.app.tables import COLUMNAR, read_table
 from apmax.app.target import find_column, two_classes
 from apmax.errors import FileError, FileFormatError, ParameterError
-from apmax.validation import Mask
+from apmax.validation import Floats, Mask
 
 LIBSVM = (".libsvm", ".svm", ".svmlight")
 _LIBSVM_LINE = re.compile(
@@ -50,6 +51,13 @@ class Dataset:
     """Whether every label other than `positive` is negative."""
     counts: dict[Any, int] = field(default_factory=dict)
     """Number of rows per label."""
+    ids: Any = None
+    """The column that identifies rows, as a series, if it was named."""
+    weight: Floats | None = None
+    groups: NDArray[Any] | None = None
+    weight_column: str | None = None
+    notes: tuple[str, ...] = ()
+    """How the file was read, one sentence per decision that the user should know."""
 
     @property
     def is_table(self) -> bool:
@@ -65,7 +73,12 @@ class Dataset:
     def rows(self, chosen: NDArray[Any]) -> Dataset:
         """Select rows by a mask or by row numbers."""
         X = self.X.iloc[chosen] if self.is_table else self.X[chosen]
-        return replace(self, X=X, y=None if self.y is None else self.y[chosen])
+        parts: dict[str, Any] = {
+            name: None if values is None else values[chosen]
+            for name, values in (("y", self.y), ("weight", self.weight), ("groups", self.groups))
+        }
+        ids = None if self.ids is None else self.ids.iloc[chosen]
+        return replace(self, X=X, ids=ids, notes=(), **parts)
 
 
 def load(
@@ -75,6 +88,8 @@ def load(
     positive: Any = None,
     against_rest: bool = False,
     text: Collection[str] = (),
+    roles: Roles = NO_ROLES,
+    drop_unlabelled: bool = False,
 ) -> Dataset:
     """Load a data file.
 
@@ -95,14 +110,25 @@ def load(
         Whether all other labels are negative. Otherwise there must be exactly one other.
     text : collection of str
         Columns of a text table to read as text, whatever they look like in this file.
+    roles : Roles
+        Columns of a table that are not features.
+    drop_unlabelled : bool
+        Whether to leave out rows without a label, which are an error otherwise.
 
     FileError is raised if the file is missing, unreadable, damaged or of an unknown format.
     """
     file = check_path(path)
     if against_rest and positive is None:
         raise ParameterError("--rest needs the label to find: name it with --positive VALUE")
+    if roles.id is not None:
+        text = {*text, roles.id}
+    rest: dict[str, Any] = {}
     try:
         if _is_array_file(file):
+            if roles.given():
+                raise ParameterError(
+                    f"{roles.given()} names a column, but {file} is not a table: leave it out"
+                )
             X, y = _read_npz(file) if format_suffix(file) == ".npz" else _read_libsvm(file)
             if target is False or (y is None and target is None):
                 return Dataset(X, None, file)
@@ -114,19 +140,37 @@ def load(
                 )
             labels, column, name = np.asarray(y), None, f"the label in {file}"
         else:
-            X = read_table(file, text=text, target=target if isinstance(target, str) else None)
-            if target is None or target is False:
-                return Dataset(X, None, file)
-            column = find_column(list(X.columns), target)
-            labels, name = X[column].to_numpy(), f"column {column!r} of {file}"
-            X = X.drop(columns=column)
+            frame = read_table(file, text=text, target=target if isinstance(target, str) else None)
+            column = None
+            if target is not None and target is not False:
+                column = find_column(list(frame.columns), target)
+            rest = assign_roles(frame, roles, column)._asdict()
+            X = rest.pop("X")
+            if column is None:
+                return Dataset(X, None, file, **rest)
+            labels, name = frame[column].to_numpy(), f"column {column!r} of {file}"
     except MemoryError as error:
         raise FileError(
             f"{file} does not fit into memory: use fewer rows or columns, or LIBSVM for data that "
             "are mostly zeros"
         ) from error
+    dataset = Dataset(X, None, file, target=column, against_rest=against_rest, **rest)
+    if drop_unlabelled:
+        dataset, labels = _without_unlabelled(dataset, labels)
     y, found, other, counts = two_classes(labels, positive, name, against_rest=against_rest)
-    return Dataset(X, y, file, found, other, column, against_rest, counts)
+    return replace(dataset, y=y, positive=found, negative=other, counts=counts)
+
+
+def _without_unlabelled(dataset: Dataset, labels: NDArray[Any]) -> tuple[Dataset, NDArray[Any]]:
+    """Leave out rows without a label, with a note of how many."""
+    import pandas as pd
+
+    known = ~pd.isna(labels)
+    if known.all():
+        return dataset, labels
+    dropped = int((~known).sum())
+    note = f"{dropped:,} of {labels.size:,} rows have no label and are left out"
+    return replace(dataset.rows(known), notes=(*dataset.notes, note)), labels[known]
 
 
 def _is_array_file(file: Path) -> bool:

@@ -60,6 +60,8 @@ class Model:
     """Whether every label other than `positive` counts as negative."""
     facts: dict[str, Any] = field(default_factory=dict)
     """How the model was trained, as plain data."""
+    id: str | None = None
+    """Name of the column that identifies rows, for tables."""
 
     @property
     def encoder(self) -> TableEncoder | None:
@@ -112,10 +114,10 @@ class Model:
     def warnings_for(self, dataset: Dataset) -> list[str]:
         """Describe how new data differ from the training data, one sentence per problem."""
         if self.encoder is not None:
-            return drift_warnings(self.encoder, dataset.X)
+            return [*dataset.notes, *drift_warnings(self.encoder, dataset.X)]
         further = dataset.X.shape[1] - self.coef.size
         note = f"{further:,} features that the model does not have are ignored"
-        return [note] if further > 0 else []
+        return [*dataset.notes, *([note] if further > 0 else [])]
 
 
 def save_model(model: Model, path: str | os.PathLike[str]) -> None:
@@ -133,6 +135,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         "target": model.target,
         "against_rest": model.against_rest,
         "facts": model.facts,
+        "id": model.id,
     }
     with zipfile.ZipFile(buffer, "a") as archive:
         archive.writestr("metadata.json", json.dumps(metadata, indent=1))
@@ -192,6 +195,7 @@ def _check_metadata(metadata: Any) -> None:
             f"reads schema {SCHEMA}: install the version that wrote it, or train again"
         )
     texts = [metadata["positive"], metadata["negative"], metadata["target"] or ""]
+    texts.append(metadata.setdefault("id", None) or "")
     sound = isinstance(metadata["against_rest"], bool) and isinstance(metadata["facts"], dict)
     if not (sound and all(isinstance(text, str) for text in texts)):
         raise ModelFileError("the metadata has fields of wrong types")
@@ -232,7 +236,7 @@ def _construct(content: bytes, metadata: dict[str, Any]) -> Model:
         pipeline = skops.io.loads(content, trusted=sorted(trusted_types()))
     if not isinstance(pipeline, Pipeline) or not isinstance(pipeline[-1], ESTIMATORS):
         raise ModelFileError("the file does not contain a classifier")
-    fields = ("positive", "negative", "target", "against_rest", "facts")
+    fields = ("positive", "negative", "target", "against_rest", "facts", "id")
     model = Model(pipeline, **{name: metadata[name] for name in fields})
     weights = pipeline[-1].coef_
     numbers = isinstance(weights, np.ndarray) and weights.dtype == np.float64

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from apmax.app.cli.console import Console
+from apmax.app.cli.inputs import Columns, Labels
 from apmax.errors import ParameterError, UnknownNameError
 
 if TYPE_CHECKING:  # slow imports are left to the command
@@ -30,12 +31,26 @@ ReportFile = Annotated[Path | None, typer.Option("--report", help="Write an HTML
 Seed = Annotated[int, typer.Option(help="Random seed for batches and the train/test split.")]
 
 
-def load_training_data(data: Path, target: str | None, positive: str | None, rest: bool) -> Dataset:
+def load_training_data(
+    data: Path,
+    target: str | None,
+    positive: str | None,
+    rest: bool,
+    columns: Columns,
+    labels: Labels,
+) -> Dataset:
     """Load a file whose labels must be known."""
     from apmax.app.io import load
     from apmax.app.target import listed
 
-    dataset = load(data, target=target, positive=positive, against_rest=rest)
+    dataset = load(
+        data,
+        target=target,
+        positive=positive,
+        against_rest=rest,
+        roles=columns.roles(),
+        drop_unlabelled=labels.drop_unlabelled,
+    )
     if dataset.y is not None:
         return dataset
     if not dataset.is_table:
@@ -56,7 +71,13 @@ class Scored(NamedTuple):
 
 
 def score_labelled_data(
-    console: Console, model: Path, data: Path, target: str | None, positive: str | None, rest: bool
+    console: Console,
+    model: Path,
+    data: Path,
+    target: str | None,
+    positive: str | None,
+    rest: bool,
+    labels: Labels,
 ) -> Scored:
     """Apply a model to a file, with the target and labels of the model by default."""
     from apmax.app.io import load
@@ -72,6 +93,7 @@ def score_labelled_data(
             positive=wanted,
             against_rest=rest or loaded.against_rest,
             text=loaded.text_columns(),
+            drop_unlabelled=labels.drop_unlabelled,
         )
     except UnknownNameError:
         if target is not None:

@@ -40,12 +40,14 @@ def predict(
         if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
             raise ParameterError(f"`--out` = {out} must end with .csv or .parquet")
         loaded = load_model(model)
-        dataset = load(data, target=False, text=loaded.text_columns())
+        dataset = load(data, target=False, text=[*loaded.text_columns(), loaded.id or ""])
         log_odds = loaded.log_odds(dataset.X)
         notes = loaded.warnings_for(dataset)
         console.warn(notes)
         label = np.where(log_odds > 0, loaded.positive, loaded.negative)
         frame = pd.DataFrame({"probability": expit(log_odds), "log_odds": log_odds, "label": label})
+        if loaded.id is not None and dataset.is_table and loaded.id in dataset.X:
+            frame.insert(0, loaded.id, dataset.X[loaded.id].to_numpy(), allow_duplicates=True)
         if out is not None:
             parquet = out.suffix.lower() == ".parquet"
             stored = frame.to_parquet(None, index=False) if parquet else frame.to_csv(index=False)
