@@ -29,6 +29,7 @@ from apmax.app.drift import drift_warnings
 from apmax.app.features import CATEGORY, DATE, NUMBER, TableEncoder
 from apmax.app.files import check_path, one_line, write_file
 from apmax.app.io import Dataset
+from apmax.app.numbers import PLAIN, NumberFormat, number_format
 from apmax.errors import ModelFileError, ShapeError
 from apmax.linear import APClassifier, APClassifierCV, StochasticAPClassifier
 from apmax.validation import Floats
@@ -62,6 +63,8 @@ class Model:
     """How the model was trained, as plain data."""
     id: str | None = None
     """Name of the column that identifies rows, for tables."""
+    formats: dict[str, NumberFormat] = field(default_factory=dict)
+    """How numbers are written, for columns that were not plain numbers in training."""
 
     @property
     def encoder(self) -> TableEncoder | None:
@@ -87,6 +90,12 @@ class Model:
     def text_columns(self) -> list[str]:
         """Return the columns of a file that must be read as text."""
         return [] if self.encoder is None else self.encoder.text_columns()
+
+    def number_formats(self) -> dict[str, NumberFormat]:
+        """Return how the columns of numbers are expected to be written."""
+        kinds = {} if self.encoder is None else self.encoder.kinds_
+        plain = {name: PLAIN for name, kind in kinds.items() if kind == NUMBER}
+        return {**plain, **self.formats}
 
     def features(self, X: Any) -> Any:
         """Return the rows as the classifier sees them."""
@@ -136,6 +145,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         "against_rest": model.against_rest,
         "facts": model.facts,
         "id": model.id,
+        "formats": {name: list(one) for name, one in model.formats.items()},
     }
     with zipfile.ZipFile(buffer, "a") as archive:
         archive.writestr("metadata.json", json.dumps(metadata, indent=1))
@@ -196,6 +206,8 @@ def _check_metadata(metadata: Any) -> None:
         )
     texts = [metadata["positive"], metadata["negative"], metadata["target"] or ""]
     texts.append(metadata.setdefault("id", None) or "")
+    formats = metadata.setdefault("formats", {})
+    metadata["formats"] = {name: number_format(*pair) or PLAIN for name, pair in formats.items()}
     sound = isinstance(metadata["against_rest"], bool) and isinstance(metadata["facts"], dict)
     if not (sound and all(isinstance(text, str) for text in texts)):
         raise ModelFileError("the metadata has fields of wrong types")
@@ -236,7 +248,7 @@ def _construct(content: bytes, metadata: dict[str, Any]) -> Model:
         pipeline = skops.io.loads(content, trusted=sorted(trusted_types()))
     if not isinstance(pipeline, Pipeline) or not isinstance(pipeline[-1], ESTIMATORS):
         raise ModelFileError("the file does not contain a classifier")
-    fields = ("positive", "negative", "target", "against_rest", "facts", "id")
+    fields = ("positive", "negative", "target", "against_rest", "facts", "id", "formats")
     model = Model(pipeline, **{name: metadata[name] for name in fields})
     weights = pipeline[-1].coef_
     numbers = isinstance(weights, np.ndarray) and weights.dtype == np.float64

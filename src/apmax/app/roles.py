@@ -96,8 +96,8 @@ def _weights(values: Any) -> Floats:
     if bad.any():
         row = int(np.argmax(bad))
         raise WeightError(
-            f"--weight = {values.name!r}: row {row + 1} has {str(values.iloc[row])!r}, and a weight is "
-            "a number of at least 0: correct the column, or drop these rows"
+            f"--weight = {values.name!r}: row {row + 1} has {str(values.iloc[row])!r}, and a "
+            "weight is a number of at least 0: correct the column, or drop these rows"
         )
     return np.asarray(weight)
 

@@ -80,6 +80,7 @@ def train_model(
         dataset.against_rest,
         facts,
         None if dataset.ids is None else str(dataset.ids.name),
+        {name: one for name, one in dataset.formats.items() if name in dataset.X},
     )
     found = [] if encoder is None else training_warnings(encoder, dataset.X)
     return TrainedModel(model, found, result.interrupted, result.message)

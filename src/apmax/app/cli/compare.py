@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apmax.app.cli.console import Console, check_outputs, command_line, make_table
-from apmax.app.cli.inputs import Columns, Labels
+from apmax.app.cli.inputs import Columns, Labels, Reading
 from apmax.app.cli.options import Data, Positive, ReportFile, Rest, Seed, Target, load_training_data
 
 if TYPE_CHECKING:  # slow imports are left to the command
@@ -25,6 +25,7 @@ def compare(
     data: Data,
     columns: Columns,
     labels: Labels,
+    reading: Reading,
     target: Target = None,
     positive: Positive = None,
     rest: Rest = False,
@@ -43,7 +44,7 @@ def compare(
         from apmax.app.features import TableEncoder
 
         check_outputs(report, inputs=[data])
-        dataset = load_training_data(data, target, positive, rest, columns, labels)
+        dataset = load_training_data(data, target, positive, rest, columns, labels, reading)
         notes = list(dataset.notes)
         if dataset.is_table:
             notes += training_warnings(TableEncoder().fit(dataset.X), dataset.X)

@@ -16,6 +16,7 @@ def evaluate(
     model: options.ModelFile,
     data: options.Data,
     labels: inputs.Labels,
+    reading: inputs.Reading,
     target: options.Target = None,
     positive: options.Positive = None,
     rest: options.Rest = False,
@@ -34,7 +35,9 @@ def evaluate(
         from apmax.app.report.results import ScoredModel
 
         check_outputs(report, inputs=[model, data])
-        scored = options.score_labelled_data(console, model, data, target, positive, rest, labels)
+        scored = options.score_labelled_data(
+            console, model, data, target, positive, rest, labels, reading
+        )
         y = scored.dataset.labels()
         ap = average_precision(y, scored.log_odds)
         title = f"AP {ap:.4f} (random {y.mean():.4f}; {y.sum():,} positives in {y.size:,} rows)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 if TYPE_CHECKING:  # slow imports are left to the command
+    from apmax.app.numbers import NumberFormat
     from apmax.app.roles import Roles
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -41,6 +42,26 @@ class Columns:
 
         drop, only = tuple(self.drop or ()), tuple(self.only or ())
         return Roles(drop, only, self.id, self.weight, self.group)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How text is read."""
+
+    decimal: Annotated[
+        str | None, typer.Option(help='Decimal separator: "." or ",". Default: detected.')
+    ] = None
+    thousands: Annotated[
+        str | None, typer.Option(help="Separator of thousands. Default: detected.")
+    ] = None
+    encoding: Annotated[str | None, typer.Option(help="Text encoding. Default: UTF-8.")] = None
+
+    def arguments(self, known: Mapping[str, NumberFormat] | None = None) -> dict[str, Any]:
+        """Return the arguments of `load`; `known` are the formats of a model's columns."""
+        from apmax.app.numbers import NumberReader, number_format
+
+        given = number_format(self.decimal, self.thousands)
+        return {"numbers": NumberReader(given, known or {}), "encoding": self.encoding}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from apmax.app.cli.console import Console
-from apmax.app.cli.inputs import Columns, Labels
+from apmax.app.cli.inputs import Columns, Labels, Reading
 from apmax.errors import ParameterError, UnknownNameError
 
 if TYPE_CHECKING:  # slow imports are left to the command
@@ -18,7 +18,9 @@ if TYPE_CHECKING:  # slow imports are left to the command
 
 Data = Annotated[
     Path,
-    typer.Argument(help="CSV, TSV, Parquet, Feather, LIBSVM or NPZ file; text also .gz .bz2 .xz."),
+    typer.Argument(
+        help="CSV, TSV, JSON lines, Excel, Parquet, Feather, LIBSVM or NPZ file; - is stdin."
+    ),
 ]
 Target = Annotated[
     str | None,
@@ -38,6 +40,7 @@ def load_training_data(
     rest: bool,
     columns: Columns,
     labels: Labels,
+    reading: Reading,
 ) -> Dataset:
     """Load a file whose labels must be known."""
     from apmax.app.io import load
@@ -50,6 +53,7 @@ def load_training_data(
         against_rest=rest,
         roles=columns.roles(),
         drop_unlabelled=labels.drop_unlabelled,
+        **reading.arguments(),
     )
     if dataset.y is not None:
         return dataset
@@ -78,6 +82,7 @@ def score_labelled_data(
     positive: str | None,
     rest: bool,
     labels: Labels,
+    reading: Reading,
 ) -> Scored:
     """Apply a model to a file, with the target and labels of the model by default."""
     from apmax.app.io import load
@@ -94,6 +99,7 @@ def score_labelled_data(
             against_rest=rest or loaded.against_rest,
             text=loaded.text_columns(),
             drop_unlabelled=labels.drop_unlabelled,
+            **reading.arguments(loaded.number_formats()),
         )
     except UnknownNameError:
         if target is not None:

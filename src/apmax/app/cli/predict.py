@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from apmax.app.cli.console import Console, check_outputs
+from apmax.app.cli.inputs import Reading
 from apmax.app.cli.options import Data, ModelFile
 from apmax.errors import ParameterError
 
@@ -17,6 +18,7 @@ def predict(
     context: typer.Context,
     model: ModelFile,
     data: Data,
+    reading: Reading,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="CSV or Parquet file. Default: CSV to stdout."),
@@ -40,7 +42,8 @@ def predict(
         if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
             raise ParameterError(f"`--out` = {out} must end with .csv or .parquet")
         loaded = load_model(model)
-        dataset = load(data, target=False, text=[*loaded.text_columns(), loaded.id or ""])
+        read = reading.arguments(loaded.number_formats())
+        dataset = load(data, target=False, text=[*loaded.text_columns(), loaded.id or ""], **read)
         log_odds = loaded.log_odds(dataset.X)
         notes = loaded.warnings_for(dataset)
         console.warn(notes)

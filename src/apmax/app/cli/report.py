@@ -16,6 +16,7 @@ def report(
     model: options.ModelFile,
     data: options.Data,
     labels: inputs.Labels,
+    reading: inputs.Reading,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path(
         "report.html"
     ),
@@ -30,7 +31,9 @@ def report(
     console: Console = context.obj
     with console.errors():
         check_outputs(out, inputs=[model, data])
-        scored = options.score_labelled_data(console, model, data, target, positive, rest, labels)
+        scored = options.score_labelled_data(
+            console, model, data, target, positive, rest, labels, reading
+        )
         write_model_report(console, out, scored)
         console.show({"report": str(out), "warnings": scored.warnings})
 

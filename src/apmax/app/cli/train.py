@@ -24,6 +24,7 @@ def train(
     data: options.Data,
     columns: inputs.Columns,
     labels: inputs.Labels,
+    reading: inputs.Reading,
     target: options.Target = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write.")] = Path(
         "model.apmax"
@@ -54,10 +55,12 @@ def train(
 
         check_outputs(out, report, inputs=[data, test])
         cli.interrupt_message = "stopped; no model was written"
-        dataset = options.load_training_data(data, target, positive, rest, columns, labels)
+        dataset = options.load_training_data(data, target, positive, rest, columns, labels, reading)
         console.warn(dataset.notes)
         learnt, tested = (
-            (dataset, _load_test(dataset, test, labels)) if test else hold_out(dataset, seed=seed)
+            (dataset, _load_test(dataset, test, labels, reading))
+            if test
+            else hold_out(dataset, seed=seed)
         )
         start = time.perf_counter()
         trained, stopped = _fit(console, "training", learnt, solver, seed)
@@ -108,12 +111,19 @@ def _fit(
         signal.signal(signal.SIGINT, previous)
 
 
-def _load_test(dataset: Dataset, test: Path, labels: inputs.Labels) -> Dataset:
+def _load_test(
+    dataset: Dataset, test: Path, labels: inputs.Labels, reading: inputs.Reading
+) -> Dataset:
     from apmax.app.features import TableEncoder
     from apmax.app.io import load
+    from apmax.app.numbers import PLAIN
     from apmax.app.roles import Roles
 
-    text = TableEncoder().fit(dataset.X).text_columns() if dataset.is_table else []
+    text, known = [], dict(dataset.formats)
+    if dataset.is_table:
+        encoder = TableEncoder().fit(dataset.X)
+        text = encoder.text_columns()
+        known = {**{name: PLAIN for name in encoder.kinds_ if name not in text}, **known}
     label, rest = str(dataset.positive), dataset.against_rest
     return load(
         test,
@@ -123,6 +133,7 @@ def _load_test(dataset: Dataset, test: Path, labels: inputs.Labels) -> Dataset:
         text=text,
         roles=Roles(weight=dataset.weight_column),
         drop_unlabelled=labels.drop_unlabelled,
+        **reading.arguments(known),
     )
 
 
