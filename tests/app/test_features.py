@@ -46,8 +46,10 @@ def test_categories_become_indicators_and_rare_ones_share_one() -> None:
     assert features["city = (other)"][:5].tolist() == [0, 0, 0, 1, 0]  # missing four times: rare
     often = pd.DataFrame({"city": [None, "Rome"] * 8})
     assert encoded(TableEncoder().fit(often), often)["city = (missing)"].sum() == 8
-    unique = pd.DataFrame({"id": [f"user {k}" for k in range(5000)]})
-    assert TableEncoder().fit(unique).get_feature_names_out().tolist() == ["id = (other)"]
+    unique = pd.DataFrame({"id": [f"user {k}" for k in range(5000)], "n": 1})
+    assert TableEncoder().fit(unique).get_feature_names_out().tolist() == ["n"]
+    with pytest.raises(ShapeError, match="no column to learn from"):
+        TableEncoder().fit(unique[["id"]])
     many = pd.DataFrame({"c": [f"c{k}" for k in range(30)] * 6})
     assert len(TableEncoder(max_categories=10).fit(many).get_feature_names_out()) == 10
 

@@ -19,9 +19,13 @@ def training_warnings(encoder: TableEncoder, frame: Any) -> list[str]:
             found += _unreadable(encoder, name, frame[name].dropna())
         elif not set(encoder.categories(name)[0]) - {MISSING}:
             found.append(
-                f"{name!r} is text whose values hardly ever repeat, and is not used; if it holds "
-                "numbers, write them like 1234.5"
+                f"{name!r} is text whose values hardly ever repeat; only whether it is missing "
+                "is used"
             )
+    found += [
+        f"{name!r} is text whose values hardly ever repeat, and is not used"
+        for name in encoder.unused_
+    ]
     return found
 
 

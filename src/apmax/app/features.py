@@ -62,6 +62,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         The format and the first date of each date column.
     complete_ : list of str
         Columns without missing values in training.
+    unused_ : list of str
+        Columns of text whose values hardly ever repeat; predictions do not need them.
     names_ : tuple of two lists of str
         Names of the columns of numbers and of words, with the parts of dates.
     """
@@ -76,6 +78,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise ShapeError("the table has no columns besides the target")
         X = X.rename(columns=str)
         found = {name: _kind_of(X[name]) for name in X.columns}
+        self.unused_ = [
+            name
+            for name, (kind, _) in found.items()
+            if kind == CATEGORY and self._never_repeats(X[name])
+        ]
+        if len(self.unused_) == len(found):
+            raise ShapeError(
+                "the table has no column to learn from: all are text whose values hardly ever "
+                "repeat; add numbers, dates or categories"
+            )
+        found = {name: found[name] for name in found if name not in self.unused_}
         self.kinds_ = {name: kind for name, (kind, _) in found.items()}
         self.date_formats_ = {name: form for name, (_, form) in found.items() if form}
         read = {name: self.read(name, X[name]) for name in self.kinds_}
@@ -144,6 +157,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if self.kinds_[name] == CATEGORY:
             return to_words(values)
         return to_dates(values, self.date_formats_[name])
+
+    def _never_repeats(self, values: Any) -> bool:
+        """Tell whether no category, nor missing values, would get an indicator."""
+        return int(to_words(values).value_counts(dropna=False).max()) < self.min_frequency
 
     def _columns(self, X: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the columns of numbers and of words by name, with the parts of dates."""

@@ -9,16 +9,24 @@ import io
 import lzma
 import os
 import secrets
+import shutil
 import stat
 import sys
+import tempfile
 import zlib
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from apmax.errors import FileError, FileFormatError
 
 COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+SIGNATURES = {
+    **{b"PAR1": ".parquet", b"ARROW1": ".feather", b"PK": ".xlsx", b"{": ".jsonl"},
+    **{b"\x1f\x8b": ".txt.gz", b"BZh": ".txt.bz2", b"\xfd7zXZ": ".txt.xz"},
+}
+"""First bytes of formats other than text, and their suffixes."""
 FREE_BYTES, MAX_EXPANSION = 1 << 25, 200
 """A compressed file may expand to 32 MB or to 200 times its size, whichever is more."""
 
@@ -40,6 +48,21 @@ def check_path(path: str | os.PathLike[str]) -> Path:
     if not regular:
         raise FileError(f"{file} is not a regular file (a pipe or a device): save it as a file")
     return file
+
+
+@contextmanager
+def spooled_input() -> Iterator[Path]:
+    """Yield a temporary file with the content of standard input; its suffix names the format."""
+    head = sys.stdin.buffer.read(8)
+    suffix = next(
+        (suffix for start, suffix in SIGNATURES.items() if head.startswith(start)), ".txt"
+    )
+    with tempfile.TemporaryDirectory(prefix="apmax-") as folder:
+        file = Path(folder) / f"input{suffix}"
+        with file.open("wb") as copy:
+            copy.write(head)
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+        yield file
 
 
 def format_suffix(file: Path) -> str:

@@ -1,4 +1,4 @@
-"""Read data files: CSV, TSV, Parquet, Feather, LIBSVM and NPZ."""
+"""Read data files: tables, LIBSVM and NPZ."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ from apmax.app.files import (
     max_bytes,
     one_line,
     open_bytes,
+    spooled_input,
 )
-from apmax.app.tables import COLUMNAR, read_table
+from apmax.app.numbers import NumberFormat, NumberReader
+from apmax.app.roles import NO_ROLES, Roles, assign_roles
+from apmax.app.tables import COLUMNAR, EXCEL, JSON_LINES, read_table
 from apmax.app.target import find_column, two_classes
-from apmax.errors import FileError, FileFormatError, ParameterError
-from apmax.validation import Mask
+from apmax.errors import FileError, FileFormatError, InputError, ParameterError
+from apmax.validation import Floats, Mask
 
 LIBSVM = (".libsvm", ".svm", ".svmlight")
 _LIBSVM_LINE = re.compile(
@@ -50,6 +53,15 @@ class Dataset:
     """Whether every label other than `positive` is negative."""
     counts: dict[Any, int] = field(default_factory=dict)
     """Number of rows per label."""
+    ids: Any = None
+    """The column that identifies rows, as a series, if it was named."""
+    weight: Floats | None = None
+    groups: NDArray[Any] | None = None
+    weight_column: str | None = None
+    formats: dict[str, NumberFormat] = field(default_factory=dict)
+    """How numbers are written, for columns that are not plain numbers."""
+    notes: tuple[str, ...] = ()
+    """How the file was read, one sentence per decision that the user should know."""
 
     @property
     def is_table(self) -> bool:
@@ -65,7 +77,12 @@ class Dataset:
     def rows(self, chosen: NDArray[Any]) -> Dataset:
         """Select rows by a mask or by row numbers."""
         X = self.X.iloc[chosen] if self.is_table else self.X[chosen]
-        return replace(self, X=X, y=None if self.y is None else self.y[chosen])
+        parts: dict[str, Any] = {
+            name: None if values is None else values[chosen]
+            for name, values in (("y", self.y), ("weight", self.weight), ("groups", self.groups))
+        }
+        ids = None if self.ids is None else self.ids.iloc[chosen]
+        return replace(self, X=X, ids=ids, notes=(), **parts)
 
 
 def load(
@@ -75,8 +92,12 @@ def load(
     positive: Any = None,
     against_rest: bool = False,
     text: Collection[str] = (),
+    roles: Roles = NO_ROLES,
+    drop_unlabelled: bool = False,
+    numbers: NumberReader | None = None,
+    encoding: str | None = None,
 ) -> Dataset:
-    """Load a data file.
+    """Load a data file, or standard input if the path is "-".
 
     The format follows from the suffix; files with another suffix are read as LIBSVM if their
     first lines look like it. Text files may be compressed (.gz, .bz2, .xz).
@@ -84,7 +105,8 @@ def load(
     Parameters
     ----------
     path : str or path
-        CSV, TSV, Parquet, Feather, LIBSVM or NPZ (`X` or CSR parts, and `y`).
+        CSV, TSV, JSON lines, Excel, Parquet, Feather, LIBSVM or NPZ (`X` or CSR parts, and
+        `y`).
     target : str, int, False or None
         The column to predict: its name, its number counted from 1, or "last". False ignores
         the labels of any file.
@@ -95,14 +117,31 @@ def load(
         Whether all other labels are negative. Otherwise there must be exactly one other.
     text : collection of str
         Columns of a text table to read as text, whatever they look like in this file.
+    roles : Roles
+        Columns of a table that are not features.
+    drop_unlabelled : bool
+        Whether to leave out rows without a label, which are an error otherwise.
+    numbers : NumberReader, optional
+        How numbers in text are written; by default this is detected.
+    encoding : str, optional
+        Encoding of a text table, by default UTF-8.
 
     FileError is raised if the file is missing, unreadable, damaged or of an unknown format.
     """
+    if str(path) == "-":
+        return _load_input(**{name: value for name, value in locals().items() if name != "path"})
     file = check_path(path)
     if against_rest and positive is None:
         raise ParameterError("--rest needs the label to find: name it with --positive VALUE")
+    if roles.id is not None:
+        text = {*text, roles.id}
+    rest: dict[str, Any] = {}
     try:
         if _is_array_file(file):
+            if roles.given():
+                raise ParameterError(
+                    f"{roles.given()} names a column, but {file} is not a table: leave it out"
+                )
             X, y = _read_npz(file) if format_suffix(file) == ".npz" else _read_libsvm(file)
             if target is False or (y is None and target is None):
                 return Dataset(X, None, file)
@@ -114,26 +153,61 @@ def load(
                 )
             labels, column, name = np.asarray(y), None, f"the label in {file}"
         else:
-            X = read_table(file, text=text, target=target if isinstance(target, str) else None)
-            if target is None or target is False:
-                return Dataset(X, None, file)
-            column = find_column(list(X.columns), target)
-            labels, name = X[column].to_numpy(), f"column {column!r} of {file}"
-            X = X.drop(columns=column)
+            numbers = numbers or NumberReader()
+            frame = read_table(
+                file,
+                text=text,
+                target=target if isinstance(target, str) else None,
+                numbers=numbers,
+                encoding=encoding,
+            )
+            column = None
+            if target is not None and target is not False:
+                column = find_column(list(frame.columns), target)
+            rest = assign_roles(frame, roles, column)._asdict()
+            X = rest.pop("X")
+            rest |= {"notes": tuple(numbers.notes), "formats": numbers.formats}
+            if column is None:
+                return Dataset(X, None, file, **rest)
+            labels, name = frame[column].to_numpy(), f"column {column!r} of {file}"
     except MemoryError as error:
         raise FileError(
             f"{file} does not fit into memory: use fewer rows or columns, or LIBSVM for data that "
             "are mostly zeros"
         ) from error
+    dataset = Dataset(X, None, file, target=column, against_rest=against_rest, **rest)
+    if drop_unlabelled:
+        dataset, labels = _without_unlabelled(dataset, labels)
     y, found, other, counts = two_classes(labels, positive, name, against_rest=against_rest)
-    return Dataset(X, y, file, found, other, column, against_rest, counts)
+    return replace(dataset, y=y, positive=found, negative=other, counts=counts)
+
+
+def _load_input(**options: Any) -> Dataset:
+    """Load standard input; messages call it so."""
+    with spooled_input() as copy:
+        try:
+            return replace(load(copy, **options), source=Path("standard input"))
+        except InputError as error:
+            raise type(error)(str(error).replace(str(copy), "standard input")) from None
+
+
+def _without_unlabelled(dataset: Dataset, labels: NDArray[Any]) -> tuple[Dataset, NDArray[Any]]:
+    """Leave out rows without a label, with a note of how many."""
+    import pandas as pd
+
+    known = ~pd.isna(labels)
+    if known.all():
+        return dataset, labels
+    dropped = int((~known).sum())
+    note = f"{dropped:,} of {labels.size:,} rows have no label and are left out"
+    return replace(dataset.rows(known), notes=(*dataset.notes, note)), labels[known]
 
 
 def _is_array_file(file: Path) -> bool:
     suffix = format_suffix(file)
     if suffix in (*LIBSVM, ".npz"):
         return True
-    if suffix in (*COLUMNAR, ".csv", ".tsv", ".tab"):
+    if suffix in (*COLUMNAR, *JSON_LINES, *EXCEL, ".csv", ".tsv", ".tab"):
         return False
     with open_bytes(file) as stream:
         head = stream.read(1 << 16).removeprefix(b"\xef\xbb\xbf").split(b"\n")[:50]

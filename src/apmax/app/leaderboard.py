@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +15,8 @@ from scipy.special import stdtrit
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegressionCV
-from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold
-from sklearn.pipeline import make_pipeline
+from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedGroupKFold
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from apmax import APClassifierCV, average_precision
@@ -23,6 +24,7 @@ from apmax.app.features import TableEncoder
 from apmax.app.io import Dataset
 from apmax.app.training import FOLDS
 from apmax.errors import ParameterError
+from apmax.splits import Split, make_splits
 from apmax.validation import Floats, Mask
 
 MAX_DENSE_BYTES = 1 << 31
@@ -122,37 +124,60 @@ def compare(dataset: Dataset, *, folds: int = 5, repeats: int = 2, seed: int = 0
             f"the rarer class has {rarer} rows, and a training part of {folds} folds would have "
             f"fewer than {FOLDS}: use more data or other folds"
         )
-    splitter = RepeatedStratifiedKFold(n_splits=folds, n_repeats=repeats, random_state=seed)
-    for train, test in splitter.split(np.zeros(y.size), y):
+    for train, test in _splits(dataset, folds, repeats, seed):
         X, X_test = _parts(dataset, train, test)
-        for name, fit in candidates(X).items():
+        learnt, tested = dataset.rows(train), dataset.rows(test)
+        for name, fit in candidates(X, learnt.weight, learnt.groups).items():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", (ConvergenceWarning, FutureWarning))
                 scores = fit(X, y[train]).decision_function(X_test)
-            yield Run(name, average_precision(y[test], scores), test, scores)
+            ap = average_precision(y[test], scores, sample_weight=tested.weight)
+            yield Run(name, ap, test, scores)
 
 
-def candidates(X: Any) -> dict[str, Callable[[Any, Mask], Any]]:
+def _splits(dataset: Dataset, folds: int, repeats: int, seed: int) -> Iterator[Split]:
+    """Yield the folds of all repeats; no group is in both parts of a split."""
+    y = dataset.labels()
+    if dataset.groups is None:
+        splitter = RepeatedStratifiedKFold(n_splits=folds, n_repeats=repeats, random_state=seed)
+        yield from splitter.split(np.zeros(y.size), y)
+        return
+    for repeat in range(repeats):
+        grouped = StratifiedGroupKFold(folds, shuffle=True, random_state=seed + repeat)
+        yield from make_splits(grouped, dataset.X, y, dataset.weight, dataset.groups)
+
+
+def candidates(
+    X: Any, weight: Floats | None = None, groups: NDArray[Any] | None = None
+) -> dict[str, Callable[[Any, Mask], Any]]:
     """Return a function that fits each model; gradient boosting only for a dense matrix."""
     trees = HistGradientBoostingClassifier(random_state=0)
+    weighted: dict[str, Any] = {"sample_weight": weight}
     return {
-        "logistic regression": _fit_logistic_regression,
-        "apmax (APClassifierCV)": APClassifierCV().fit,
-        **({} if sp.issparse(X) else {"gradient boosting": trees.fit}),
+        "logistic regression": partial(_fit_logistic_regression, groups=groups, **weighted),
+        "apmax (APClassifierCV)": partial(APClassifierCV().fit, groups=groups, **weighted),
+        **({} if sp.issparse(X) else {"gradient boosting": partial(trees.fit, **weighted)}),
     }
 
 
-def logistic_regression_cv() -> LogisticRegressionCV:
+def logistic_regression_cv(folds: list[Split]) -> LogisticRegressionCV:
     """Return a logistic regression whose C is chosen by cross-validated AP."""
-    folds = StratifiedKFold(5, shuffle=True, random_state=0)
     return LogisticRegressionCV(cv=folds, scoring="average_precision", max_iter=2000)
 
 
-def _fit_logistic_regression(X: Any, y: Mask) -> Any:
+def _fit_logistic_regression(
+    X: Any, y: Mask, *, sample_weight: Floats | None, groups: NDArray[Any] | None
+) -> Any:
     """Choose the scale of the features and C by cross-validated AP, as APClassifierCV does."""
     sparse = sp.issparse(X)
     scalers = (MaxAbsScaler() if sparse else MinMaxScaler(), StandardScaler(with_mean=not sparse))
-    fitted = [make_pipeline(scaler, logistic_regression_cv()).fit(X, y) for scaler in scalers]
+    folds = make_splits(FOLDS, X, y, sample_weight, groups)
+    fitted = [
+        Pipeline([("scaler", scaler), ("model", logistic_regression_cv(folds))]).fit(
+            X, y, model__sample_weight=sample_weight
+        )
+        for scaler in scalers
+    ]
     return max(fitted, key=_cross_validated_ap)
 
 
@@ -160,7 +185,7 @@ def _cross_validated_ap(fitted: Any) -> float:
     """Return the largest mean AP over the five folds; before scikit-learn 1.10 in a dict."""
     scores = fitted[-1].scores_
     folds = np.asarray([*scores.values()] if isinstance(scores, dict) else scores)
-    return float(folds.reshape(5, -1).mean(axis=0).max())
+    return float(folds.reshape(FOLDS, -1).mean(axis=0).max())
 
 
 def _parts(dataset: Dataset, train: Any, test: Any) -> list[Any]:

@@ -29,6 +29,7 @@ from apmax.app.drift import drift_warnings
 from apmax.app.features import CATEGORY, DATE, NUMBER, TableEncoder
 from apmax.app.files import check_path, one_line, write_file
 from apmax.app.io import Dataset
+from apmax.app.numbers import PLAIN, NumberFormat, number_format
 from apmax.errors import ModelFileError, ShapeError
 from apmax.linear import APClassifier, APClassifierCV, StochasticAPClassifier
 from apmax.validation import Floats
@@ -60,6 +61,10 @@ class Model:
     """Whether every label other than `positive` counts as negative."""
     facts: dict[str, Any] = field(default_factory=dict)
     """How the model was trained, as plain data."""
+    id: str | None = None
+    """Name of the column that identifies rows, for tables."""
+    formats: dict[str, NumberFormat] = field(default_factory=dict)
+    """How numbers are written, for columns that were not plain numbers in training."""
 
     @property
     def encoder(self) -> TableEncoder | None:
@@ -85,6 +90,12 @@ class Model:
     def text_columns(self) -> list[str]:
         """Return the columns of a file that must be read as text."""
         return [] if self.encoder is None else self.encoder.text_columns()
+
+    def number_formats(self) -> dict[str, NumberFormat]:
+        """Return how the columns of numbers are expected to be written."""
+        kinds = {} if self.encoder is None else self.encoder.kinds_
+        plain = {name: PLAIN for name, kind in kinds.items() if kind == NUMBER}
+        return {**plain, **self.formats}
 
     def features(self, X: Any) -> Any:
         """Return the rows as the classifier sees them."""
@@ -112,10 +123,10 @@ class Model:
     def warnings_for(self, dataset: Dataset) -> list[str]:
         """Describe how new data differ from the training data, one sentence per problem."""
         if self.encoder is not None:
-            return drift_warnings(self.encoder, dataset.X)
+            return [*dataset.notes, *drift_warnings(self.encoder, dataset.X)]
         further = dataset.X.shape[1] - self.coef.size
         note = f"{further:,} features that the model does not have are ignored"
-        return [note] if further > 0 else []
+        return [*dataset.notes, *([note] if further > 0 else [])]
 
 
 def save_model(model: Model, path: str | os.PathLike[str]) -> None:
@@ -133,6 +144,8 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         "target": model.target,
         "against_rest": model.against_rest,
         "facts": model.facts,
+        "id": model.id,
+        "formats": {name: list(one) for name, one in model.formats.items()},
     }
     with zipfile.ZipFile(buffer, "a") as archive:
         archive.writestr("metadata.json", json.dumps(metadata, indent=1))
@@ -192,6 +205,9 @@ def _check_metadata(metadata: Any) -> None:
             f"reads schema {SCHEMA}: install the version that wrote it, or train again"
         )
     texts = [metadata["positive"], metadata["negative"], metadata["target"] or ""]
+    texts.append(metadata.setdefault("id", None) or "")
+    formats = metadata.setdefault("formats", {})
+    metadata["formats"] = {name: number_format(*pair) or PLAIN for name, pair in formats.items()}
     sound = isinstance(metadata["against_rest"], bool) and isinstance(metadata["facts"], dict)
     if not (sound and all(isinstance(text, str) for text in texts)):
         raise ModelFileError("the metadata has fields of wrong types")
@@ -232,7 +248,7 @@ def _construct(content: bytes, metadata: dict[str, Any]) -> Model:
         pipeline = skops.io.loads(content, trusted=sorted(trusted_types()))
     if not isinstance(pipeline, Pipeline) or not isinstance(pipeline[-1], ESTIMATORS):
         raise ModelFileError("the file does not contain a classifier")
-    fields = ("positive", "negative", "target", "against_rest", "facts")
+    fields = ("positive", "negative", "target", "against_rest", "facts", "id", "formats")
     model = Model(pipeline, **{name: metadata[name] for name in fields})
     weights = pipeline[-1].coef_
     numbers = isinstance(weights, np.ndarray) and weights.dtype == np.float64

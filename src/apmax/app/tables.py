@@ -1,49 +1,67 @@
-"""Read tables into pandas frames: CSV, TSV, Parquet and Feather."""
+"""Read tables into pandas frames: CSV, TSV, JSON lines, Excel, Parquet and Feather."""
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
 import warnings
+import zipfile
 from collections.abc import Collection, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from apmax.app.files import check_path, format_suffix, max_bytes, one_line, open_bytes
-from apmax.errors import FileError, FileFormatError
+from apmax.app.numbers import NumberReader
+from apmax.errors import FileError, FileFormatError, ParameterError
 
 COLUMNAR = (".parquet", ".pq", ".feather", ".arrow")
+JSON_LINES, EXCEL = (".jsonl", ".ndjson"), (".xlsx",)
 TEXT_TABLES = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat")
 SEPARATORS = (",", ";", "\t", "|")
 MAX_COLUMNS = 100_000
 SAMPLE_BYTES, SAMPLE_ROWS = 1 << 22, 20
 
-_DECIMAL = r"(?:^|;)[ \t]*-?\d+{}\d+[ \t\r]*(?:;|$)"
-
 
 def read_table(
-    path: str | PathLike[str], *, text: Collection[str] = (), target: str | None = None
+    path: str | PathLike[str],
+    *,
+    text: Collection[str] = (),
+    target: str | None = None,
+    numbers: NumberReader | None = None,
+    encoding: str | None = None,
 ) -> Any:
-    """Read a CSV, TSV, Parquet or Feather file into a pandas frame.
+    """Read a CSV, TSV, JSON lines, Excel, Parquet or Feather file into a pandas frame.
 
     The separator of a text table is detected among comma, semicolon, tab and "|". The first row
     is a header if its cells are distinct and none is empty, "?" or a number, or if it contains
     `target`. Columns without a name are called "column 3". Columns in `text` stay text: "01".
+    `numbers` decides how numbers in text are written, and keeps notes; `encoding` is UTF-8 by
+    default.
     """
     file = check_path(path)
     suffix = format_suffix(file)
-    if suffix in COLUMNAR:
-        return _read_columnar(file)
-    if suffix not in TEXT_TABLES:
-        known = ", ".join((*TEXT_TABLES, *COLUMNAR))
-        raise FileError(
-            f"{file} has the unknown suffix {suffix or ''!r}: rename it to end in {known} or .npz"
-        )
-    return _read_text(file, text, target)
+    numbers = numbers or NumberReader()
+    if suffix in TEXT_TABLES:
+        return _read_text(file, text, target, numbers, _checked_encoding(encoding))
+    if suffix in (*COLUMNAR, *JSON_LINES, *EXCEL):
+        if suffix in COLUMNAR:
+            frame = _read_columnar(file)
+        elif suffix in EXCEL:
+            frame = _read_excel(file)
+        else:
+            frame = _read_json_lines(file, _checked_encoding(encoding))
+        texts = {name: frame[name] for name in _text_columns(frame) if name not in text}
+        return frame.assign(**numbers.convert(texts, points=False))
+    known = ", ".join((*TEXT_TABLES, *JSON_LINES, *EXCEL, *COLUMNAR))
+    raise FileError(
+        f"{file} has the unknown suffix {suffix or ''!r}: rename it to end in {known} or .npz"
+    )
 
 
 def _read_columnar(file: Path) -> Any:
@@ -71,15 +89,79 @@ def _read_columnar(file: Path) -> Any:
         ) from error
     if frame.shape[1] == 0 or len(frame) == 0:
         raise FileFormatError(f"{file} is empty: expected at least one column and one row")
-    frame = frame.reset_index(drop=frame.index.names == [None])
+    return _named(frame.reset_index(drop=frame.index.names == [None]))
+
+
+def _read_json_lines(file: Path, encoding: str) -> Any:
+    """Read one JSON object per line."""
+    import pandas as pd
+
+    try:
+        with open_bytes(file) as stream:
+            frame = pd.read_json(stream, lines=True, dtype=False, encoding=encoding)
+    except (MemoryError, FileError):
+        raise
+    except UnicodeDecodeError as error:
+        raise _undecodable(file, error, encoding) from error
+    except Exception as error:  # pandas raises several kinds for malformed JSON
+        raise FileFormatError(
+            f"{file} is not JSON lines ({one_line(error)}): write one object per line, such as "
+            '{"age": 39, "job": "clerk"}'
+        ) from error
+    if frame.shape[1] == 0 or len(frame) == 0:
+        raise FileFormatError(f"{file} is empty: expected one JSON object per line")
+    return _named(frame)
+
+
+def _read_excel(file: Path) -> Any:
+    """Read the first sheet of a workbook; its first row is the header."""
+    import pandas as pd
+
+    try:
+        with zipfile.ZipFile(file) as archive:
+            size = sum(info.file_size for info in archive.infolist())
+        if size > max_bytes(file):
+            raise FileFormatError(f"{file} claims {size >> 20} MB: save the sheet as CSV")
+        frame = pd.read_excel(file, engine="openpyxl", na_values=["?"])
+    except (MemoryError, FileFormatError):
+        raise
+    except ImportError:
+        raise FileError(
+            f"{file}: Excel files need openpyxl: pip install 'apmax[excel]', or save the sheet as "
+            "CSV"
+        ) from None
+    except Exception as error:  # openpyxl raises many kinds for a damaged file
+        raise FileFormatError(
+            f"{file} is not an Excel workbook, or is damaged ({one_line(error)}): save the sheet "
+            "as CSV"
+        ) from error
+    if frame.shape[1] == 0 or len(frame) == 0:
+        raise FileFormatError(f"{file} is empty: its first sheet needs a header and a row")
+    return _named(frame)
+
+
+def _named(frame: Any) -> Any:
     return frame.set_axis(_unique_names([str(name) for name in frame.columns]), axis=1)
 
 
-def _read_text(file: Path, text: Collection[str], target: str | None) -> Any:
+def _text_columns(frame: Any) -> list[str]:
+    """Return the columns of text; type object can also hold booleans or long integers."""
+    import pandas as pd
+
+    return [
+        name
+        for name in frame.columns
+        if pd.api.types.infer_dtype(frame[name], skipna=True) == "string"
+    ]
+
+
+def _read_text(
+    file: Path, text: Collection[str], target: str | None, numbers: NumberReader, encoding: str
+) -> Any:
     import pandas as pd
 
     with open_bytes(file) as stream:
-        sample = _decoded_sample(file, stream)
+        sample = _decoded_sample(file, stream, encoding)
         separator = "\t" if format_suffix(file) in (".tsv", ".tab") else _find_separator(sample)
         first = next(_rows(io.StringIO(sample, newline=""), separator), [])
         if not 1 <= len(first) <= MAX_COLUMNS:
@@ -89,31 +171,26 @@ def _read_text(file: Path, text: Collection[str], target: str | None) -> Any:
             )
         header = _looks_like_header(first) or target in [cell.strip("'\" ") for cell in first]
         names = _unique_names(first if header else [""] * len(first))
-        comma = separator == ";" and not re.search(_DECIMAL.format(r"\."), sample, re.M)
-        comma = comma and bool(re.search(_DECIMAL.format(","), sample, re.M))
+        parse = partial(
+            pd.read_csv,
+            sep=separator,
+            header=0 if header else None,
+            names=names,
+            index_col=False,
+            na_values=["?"],
+            skipinitialspace=True,
+            low_memory=False,
+            encoding=encoding,
+        )
         stream.seek(0)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", pd.errors.ParserWarning)
-                frame = pd.read_csv(
-                    stream,
-                    sep=separator,
-                    header=0 if header else None,
-                    names=names,
-                    index_col=False,
-                    decimal="," if comma else ".",
-                    na_values=["?"],
-                    skipinitialspace=True,
-                    dtype=dict.fromkeys(set(text) & set(names), str) or None,
-                    low_memory=False,
-                    encoding="utf-8-sig",
-                )
+                frame = parse(stream, dtype=dict.fromkeys(set(text) & set(names), str) or None)
         except MemoryError:
             raise
         except UnicodeDecodeError as error:
-            found = hex(error.object[error.start])
-            message = f"{file} is not UTF-8 text (byte {found}): save it as UTF-8"
-            raise FileFormatError(message) from error
+            raise _undecodable(file, error, encoding) from error
         except Exception as error:  # pandas raises several kinds for a malformed table
             raise FileFormatError(
                 f"{file} cannot be read as a table ({one_line(error)}): give every row and the "
@@ -123,22 +200,53 @@ def _read_text(file: Path, text: Collection[str], target: str | None) -> Any:
             raise FileFormatError(f"{file} has {len(names)} column names but no rows")
         if len(names) > 1 and frame.iloc[:, -1].isna().any():
             stream.seek(0)
-            _check_row_lengths(file, stream, separator, len(names))
-    for name in frame.columns:  # columns of type object can also hold booleans or long integers
-        if pd.api.types.infer_dtype(frame[name], skipna=True) == "string":
+            _check_row_lengths(file, stream, separator, len(names), encoding)
+        words = _text_columns(frame)
+        for name in words:
             frame[name] = frame[name].str.strip(" \t'")
-    return frame
+        texts = {name: frame[name] for name in words if name not in text}
+        floats = [name for name in names if frame[name].dtype.kind == "f"]
+        again = [name for name in floats if numbers.needs_text(name, frame[name].to_numpy())]
+        if again:  # 1.101 may be 1101, which only the text can show
+            stream.seek(0)
+            raw = parse(stream, dtype=str, usecols=again)
+            texts |= {name: raw[name].str.strip(" \t'") for name in again}
+    others = frame[[name for name in floats if name not in again]]
+    points = bool((others.notna() & (others % 1 != 0)).any(axis=None))
+    texts = {name: texts[name] for name in names if name in texts}
+    return frame.assign(**numbers.convert(texts, points=points))
 
 
-def _decoded_sample(file: Path, stream: BinaryIO) -> str:
+def _checked_encoding(encoding: str | None) -> str:
+    """Return the name of a text encoding that Python knows; a mark of byte order is skipped."""
+    try:
+        name = codecs.lookup(encoding or "utf-8").name
+        "".encode(name)
+    except (LookupError, ValueError):
+        raise ParameterError(
+            f"--encoding = {encoding!r} is not a text encoding: use one such as utf-8, cp1252, "
+            "latin-1 or utf-16"
+        ) from None
+    return "utf-8-sig" if name == "utf-8" else name
+
+
+def _undecodable(file: Path, error: UnicodeDecodeError, encoding: str) -> FileFormatError:
+    name = encoding.removesuffix("-sig").upper()
+    return FileFormatError(
+        f"{file} is not {name} text (byte {hex(error.object[error.start])}): save it as UTF-8, or "
+        "name its encoding, for example --encoding cp1252 (Windows) or --encoding latin-1"
+    )
+
+
+def _decoded_sample(file: Path, stream: BinaryIO, encoding: str) -> str:
     """Return the first rows as text, without leading blank lines."""
     head = stream.read(SAMPLE_BYTES)
-    if b"\0" in head:
+    if b"\0" in head and not encoding.startswith(("utf-16", "utf-32")):
         raise FileFormatError(
-            f"{file} is not UTF-8 text (it contains a zero byte): save it as UTF-8, or give it the "
-            "suffix of its format"
+            f"{file} is not UTF-8 text (it contains a zero byte): save it as UTF-8, use --encoding "
+            "utf-16 if it is that, or give it the suffix of its format"
         )
-    text = head.decode("utf-8-sig", "replace")
+    text = head.decode(encoding, "replace")
     if not text.strip():
         raise FileFormatError(f"{file} is empty: expected a table with at least one row")
     return re.sub(r"\A(?:[ \t]*[\r\n])+", "", text)
@@ -182,9 +290,11 @@ def _unique_names(cells: list[str]) -> list[str]:
     return list(names)
 
 
-def _check_row_lengths(file: Path, stream: BinaryIO, separator: str, columns: int) -> None:
+def _check_row_lengths(
+    file: Path, stream: BinaryIO, separator: str, columns: int, encoding: str
+) -> None:
     """Raise for the first row that is too short, which pandas fills with missing values."""
-    text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="")
+    text = io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
     for number, row in enumerate(_rows(text, separator), start=1):
         if len(row) < columns and any(map(str.strip, row)):
             raise FileFormatError(

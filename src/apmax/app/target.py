@@ -26,29 +26,29 @@ class Labels(NamedTuple):
     counts: dict[Any, int]
 
 
-def find_column(names: list[str], target: str | int | bool) -> str:
+def find_column(names: list[str], given: str | int | bool, *, option: str = "--target") -> str:
     """Return the name of the column given by name, as "last", or by number from 1."""
-    if isinstance(target, str):
-        if target in names and f"{target} (2)" in names:
+    if isinstance(given, str):
+        if given in names and f"{given} (2)" in names:
             raise ParameterError(
-                f"`target` = {target!r} is the name of more than one column: give its number, from "
+                f"{option} = {given!r} is the name of more than one column: give its number, from "
                 f"1 to {len(names)}"
             )
-        if target in names:
-            return target
-        if target == "last":
+        if given in names:
+            return given
+        if given == "last":
             return names[-1]
-    if str(target).lstrip("+-").isdecimal():
-        if 1 <= int(target) <= len(names):
-            return names[int(target) - 1]
+    if str(given).lstrip("+-").isdecimal():
+        if 1 <= int(given) <= len(names):
+            return names[int(given) - 1]
         raise ParameterError(
-            f"`target` = {target} is not a column: columns are counted from 1 to {len(names)}"
+            f"{option} = {given} is not a column: columns are counted from 1 to {len(names)}"
         )
     folded = {name.casefold(): name for name in reversed(names)}
-    near = difflib.get_close_matches(str(target).casefold(), folded, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(str(given).casefold(), folded, n=1, cutoff=0.5)
     hint = f"did you mean {folded[near[0]]!r}? " if near else ""
     raise UnknownNameError(
-        f'`target` = {target!r} is not a column: {hint}choose "last", a number from 1 to '
+        f'{option} = {given!r} is not a column: {hint}choose "last", a number from 1 to '
         f"{len(names)}, or one of {listed(map(repr, names))}"
     )
 
@@ -73,7 +73,8 @@ def two_classes(
     if missing.any():
         raise LabelError(
             f"{name} is missing in {int(missing.sum())} of {values.size} rows, first in row "
-            f"{int(np.argmax(missing)) + 1}: drop these rows, or fill in their labels"
+            f"{int(np.argmax(missing)) + 1}: drop these rows with --drop-unlabelled, or fill in "
+            "their labels"
         )
     try:
         counts = _count(values)

@@ -17,6 +17,7 @@ from apmax.app.model import Model
 from apmax.errors import ParameterError
 from apmax.methods import METHODS
 from apmax.registry import Registry
+from apmax.splits import make_splits
 
 FOLDS = 5
 FITTED = ("coef_", "intercept_", "n_features_in_")
@@ -55,7 +56,8 @@ def train_model(
     X = dataset.X if encoder is None else encoder.transform(dataset.X)
     estimator = make_estimator(solver, seed=seed, rarer=int(min(y.sum(), (~y).sum())))
     estimator.on_progress = on_progress
-    estimator.fit(X, y)
+    folds = {"groups": dataset.groups} if isinstance(estimator, apmax.APClassifierCV) else {}
+    estimator.fit(X, y, sample_weight=dataset.weight, **folds)
     positive, negative = str(dataset.positive), str(dataset.negative)
     classifier = clone(estimator)  # without what the fit leaves behind
     for name in FITTED:
@@ -77,14 +79,23 @@ def train_model(
         dataset.target,
         dataset.against_rest,
         facts,
+        None if dataset.ids is None else str(dataset.ids.name),
+        {name: one for name, one in dataset.formats.items() if name in dataset.X},
     )
     found = [] if encoder is None else training_warnings(encoder, dataset.X)
     return TrainedModel(model, found, result.interrupted, result.message)
 
 
 def hold_out(dataset: Dataset, *, seed: int = 0) -> tuple[Dataset, Dataset]:
-    """Split off a fifth of the rows of each class, and at least one, for testing."""
+    """Split off a fifth of the rows of each class, and at least one, for testing.
+
+    With groups, the test rows are about a fifth of the groups.
+    """
     y = dataset.labels()
+    if dataset.groups is not None:
+        splits = make_splits(None, dataset.X, y, dataset.weight, dataset.groups)
+        learnt, tested = splits[seed % len(splits)]
+        return dataset.rows(learnt), dataset.rows(tested)
     rng = np.random.default_rng(seed)
     test = np.zeros(y.size, dtype=bool)
     for rows in (np.flatnonzero(y), np.flatnonzero(~y)):

@@ -15,6 +15,7 @@ from apmax._version import __version__
 from apmax.app import cli
 from apmax.app.cli import compare, demo, evaluate, predict, report, train
 from apmax.app.cli.console import Console
+from apmax.app.cli.inputs import AsJson, Debug, Quiet, with_shared_options
 
 app = typer.Typer(
     name="apmax",
@@ -25,8 +26,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (demo.demo, train.train, evaluate.evaluate, predict.predict, compare.compare):
-    app.command(command.__name__)(command)
-app.command("report")(report.report)
+    app.command(command.__name__)(with_shared_options(command))
+app.command("report")(with_shared_options(report.report))
 
 
 def _print_version(wanted: bool) -> None:
@@ -38,9 +39,9 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def options(
     context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
     version: Annotated[
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apmax.app.cli.console import Console, check_outputs, command_line, make_table
+from apmax.app.cli.inputs import Columns, Labels, Reading
 from apmax.app.cli.options import Data, Positive, ReportFile, Rest, Seed, Target, load_training_data
 
 if TYPE_CHECKING:  # slow imports are left to the command
@@ -22,6 +23,9 @@ MODELS = 3
 def compare(
     context: typer.Context,
     data: Data,
+    columns: Columns,
+    labels: Labels,
+    reading: Reading,
     target: Target = None,
     positive: Positive = None,
     rest: Rest = False,
@@ -40,10 +44,10 @@ def compare(
         from apmax.app.features import TableEncoder
 
         check_outputs(report, inputs=[data])
-        dataset = load_training_data(data, target, positive, rest)
-        notes: list[str] = []
+        dataset = load_training_data(data, target, positive, rest, columns, labels, reading)
+        notes = list(dataset.notes)
         if dataset.is_table:
-            notes = training_warnings(TableEncoder().fit(dataset.X), dataset.X)
+            notes += training_warnings(TableEncoder().fit(dataset.X), dataset.X)
         console.warn(notes)
         show_leaderboard(console, dataset, folds, repeats, seed, report, notes)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from apmax.app.cli import options
+from apmax.app.cli import inputs, options
 from apmax.app.cli.console import Console, check_outputs, make_table
 from apmax.app.cli.report import write_model_report
 
@@ -15,6 +15,8 @@ def evaluate(
     context: typer.Context,
     model: options.ModelFile,
     data: options.Data,
+    labels: inputs.Labels,
+    reading: inputs.Reading,
     target: options.Target = None,
     positive: options.Positive = None,
     rest: options.Rest = False,
@@ -33,7 +35,9 @@ def evaluate(
         from apmax.app.report.results import ScoredModel
 
         check_outputs(report, inputs=[model, data])
-        scored = options.score_labelled_data(console, model, data, target, positive, rest)
+        scored = options.score_labelled_data(
+            console, model, data, target, positive, rest, labels, reading
+        )
         y = scored.dataset.labels()
         ap = average_precision(y, scored.log_odds)
         title = f"AP {ap:.4f} (random {y.mean():.4f}; {y.sum():,} positives in {y.size:,} rows)"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from apmax.app.cli.console import Console
+from apmax.app.cli.inputs import Columns, Labels, Reading
 from apmax.errors import ParameterError, UnknownNameError
 
 if TYPE_CHECKING:  # slow imports are left to the command
@@ -17,7 +18,9 @@ if TYPE_CHECKING:  # slow imports are left to the command
 
 Data = Annotated[
     Path,
-    typer.Argument(help="CSV, TSV, Parquet, Feather, LIBSVM or NPZ file; text also .gz .bz2 .xz."),
+    typer.Argument(
+        help="CSV, TSV, JSON lines, Excel, Parquet, Feather, LIBSVM or NPZ file; - is stdin."
+    ),
 ]
 Target = Annotated[
     str | None,
@@ -30,12 +33,28 @@ ReportFile = Annotated[Path | None, typer.Option("--report", help="Write an HTML
 Seed = Annotated[int, typer.Option(help="Random seed for batches and the train/test split.")]
 
 
-def load_training_data(data: Path, target: str | None, positive: str | None, rest: bool) -> Dataset:
+def load_training_data(
+    data: Path,
+    target: str | None,
+    positive: str | None,
+    rest: bool,
+    columns: Columns,
+    labels: Labels,
+    reading: Reading,
+) -> Dataset:
     """Load a file whose labels must be known."""
     from apmax.app.io import load
     from apmax.app.target import listed
 
-    dataset = load(data, target=target, positive=positive, against_rest=rest)
+    dataset = load(
+        data,
+        target=target,
+        positive=positive,
+        against_rest=rest,
+        roles=columns.roles(),
+        drop_unlabelled=labels.drop_unlabelled,
+        **reading.arguments(),
+    )
     if dataset.y is not None:
         return dataset
     if not dataset.is_table:
@@ -56,7 +75,14 @@ class Scored(NamedTuple):
 
 
 def score_labelled_data(
-    console: Console, model: Path, data: Path, target: str | None, positive: str | None, rest: bool
+    console: Console,
+    model: Path,
+    data: Path,
+    target: str | None,
+    positive: str | None,
+    rest: bool,
+    labels: Labels,
+    reading: Reading,
 ) -> Scored:
     """Apply a model to a file, with the target and labels of the model by default."""
     from apmax.app.io import load
@@ -72,6 +98,8 @@ def score_labelled_data(
             positive=wanted,
             against_rest=rest or loaded.against_rest,
             text=loaded.text_columns(),
+            drop_unlabelled=labels.drop_unlabelled,
+            **reading.arguments(loaded.number_formats()),
         )
     except UnknownNameError:
         if target is not None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from apmax.app.cli.console import Console, check_outputs
+from apmax.app.cli.inputs import Reading
 from apmax.app.cli.options import Data, ModelFile
 from apmax.errors import ParameterError
 
@@ -17,6 +18,7 @@ def predict(
     context: typer.Context,
     model: ModelFile,
     data: Data,
+    reading: Reading,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="CSV or Parquet file. Default: CSV to stdout."),
@@ -40,12 +42,15 @@ def predict(
         if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
             raise ParameterError(f"`--out` = {out} must end with .csv or .parquet")
         loaded = load_model(model)
-        dataset = load(data, target=False, text=loaded.text_columns())
+        read = reading.arguments(loaded.number_formats())
+        dataset = load(data, target=False, text=[*loaded.text_columns(), loaded.id or ""], **read)
         log_odds = loaded.log_odds(dataset.X)
         notes = loaded.warnings_for(dataset)
         console.warn(notes)
         label = np.where(log_odds > 0, loaded.positive, loaded.negative)
         frame = pd.DataFrame({"probability": expit(log_odds), "log_odds": log_odds, "label": label})
+        if loaded.id is not None and dataset.is_table and loaded.id in dataset.X:
+            frame.insert(0, loaded.id, dataset.X[loaded.id].to_numpy(), allow_duplicates=True)
         if out is not None:
             parquet = out.suffix.lower() == ".parquet"
             stored = frame.to_parquet(None, index=False) if parquet else frame.to_csv(index=False)

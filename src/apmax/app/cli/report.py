@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from apmax.app.cli import options
+from apmax.app.cli import inputs, options
 from apmax.app.cli.console import Console, check_outputs, command_line
 
 
@@ -15,6 +15,8 @@ def report(
     context: typer.Context,
     model: options.ModelFile,
     data: options.Data,
+    labels: inputs.Labels,
+    reading: inputs.Reading,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path(
         "report.html"
     ),
@@ -29,7 +31,9 @@ def report(
     console: Console = context.obj
     with console.errors():
         check_outputs(out, inputs=[model, data])
-        scored = options.score_labelled_data(console, model, data, target, positive, rest)
+        scored = options.score_labelled_data(
+            console, model, data, target, positive, rest, labels, reading
+        )
         write_model_report(console, out, scored)
         console.show({"report": str(out), "warnings": scored.warnings})
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from apmax.app import cli
-from apmax.app.cli import options
+from apmax.app.cli import inputs, options
 from apmax.app.cli.console import Console, check_outputs, command_line, make_table
 from apmax.app.cli.report import write_model_report
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:  # slow imports are left to the command
 def train(
     context: typer.Context,
     data: options.Data,
+    columns: inputs.Columns,
+    labels: inputs.Labels,
+    reading: inputs.Reading,
     target: options.Target = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write.")] = Path(
         "model.apmax"
@@ -52,9 +55,12 @@ def train(
 
         check_outputs(out, report, inputs=[data, test])
         cli.interrupt_message = "stopped; no model was written"
-        dataset = options.load_training_data(data, target, positive, rest)
+        dataset = options.load_training_data(data, target, positive, rest, columns, labels, reading)
+        console.warn(dataset.notes)
         learnt, tested = (
-            (dataset, _load_test(dataset, test)) if test else hold_out(dataset, seed=seed)
+            (dataset, _load_test(dataset, test, labels, reading))
+            if test
+            else hold_out(dataset, seed=seed)
         )
         start = time.perf_counter()
         trained, stopped = _fit(console, "training", learnt, solver, seed)
@@ -62,8 +68,9 @@ def train(
         scores, y = tested_model.log_odds(tested.X), tested.labels()
         notes = [*trained.warnings, *tested_model.warnings_for(tested)]
         console.warn(notes)
+        notes = [*dataset.notes, *notes]
         facts = {
-            "test_ap": average_precision(y, scores),
+            "test_ap": average_precision(y, scores, sample_weight=tested.weight),
             "test_prevalence": float(y.mean()),
             "test_rows": int(y.size),
             "command": command_line(),
@@ -104,13 +111,30 @@ def _fit(
         signal.signal(signal.SIGINT, previous)
 
 
-def _load_test(dataset: Dataset, test: Path) -> Dataset:
+def _load_test(
+    dataset: Dataset, test: Path, labels: inputs.Labels, reading: inputs.Reading
+) -> Dataset:
     from apmax.app.features import TableEncoder
     from apmax.app.io import load
+    from apmax.app.numbers import PLAIN
+    from apmax.app.roles import Roles
 
-    text = TableEncoder().fit(dataset.X).text_columns() if dataset.is_table else []
+    text, known = [], dict(dataset.formats)
+    if dataset.is_table:
+        encoder = TableEncoder().fit(dataset.X)
+        text = encoder.text_columns()
+        known = {**{name: PLAIN for name in encoder.kinds_ if name not in text}, **known}
     label, rest = str(dataset.positive), dataset.against_rest
-    return load(test, target=dataset.target, positive=label, against_rest=rest, text=text)
+    return load(
+        test,
+        target=dataset.target,
+        positive=label,
+        against_rest=rest,
+        text=text,
+        roles=Roles(weight=dataset.weight_column),
+        drop_unlabelled=labels.drop_unlabelled,
+        **reading.arguments(known),
+    )
 
 
 def _show(

@@ -1,0 +1,107 @@
+"""Groups of options about the input, and the output options that every command accepts."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+if TYPE_CHECKING:  # slow imports are left to the command
+    from apmax.app.numbers import NumberFormat
+    from apmax.app.roles import Roles
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
+OUTPUT = {"as_json": AsJson, "quiet": Quiet, "debug": Debug}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of the training table are features."""
+
+    drop: Annotated[
+        list[str] | None, typer.Option(help="Columns to leave out: repeat, or separate by commas.")
+    ] = None
+    only: Annotated[list[str] | None, typer.Option(help="Use these columns only.")] = None
+    id: Annotated[
+        str | None, typer.Option(help="Column that identifies rows: not used, kept by predict.")
+    ] = None
+    weight: Annotated[str | None, typer.Option(help="Column of sample weights.")] = None
+    group: Annotated[
+        str | None, typer.Option(help="Column of groups that no test or fold divides.")
+    ] = None
+
+    def roles(self) -> Roles:
+        """Return the same as the library of the application takes it."""
+        from apmax.app.roles import Roles
+
+        drop, only = tuple(self.drop or ()), tuple(self.only or ())
+        return Roles(drop, only, self.id, self.weight, self.group)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How text is read."""
+
+    decimal: Annotated[
+        str | None, typer.Option(help='Decimal separator: "." or ",". Default: detected.')
+    ] = None
+    thousands: Annotated[
+        str | None, typer.Option(help="Separator of thousands. Default: detected.")
+    ] = None
+    encoding: Annotated[str | None, typer.Option(help="Text encoding. Default: UTF-8.")] = None
+
+    def arguments(self, known: Mapping[str, NumberFormat] | None = None) -> dict[str, Any]:
+        """Return the arguments of `load`; `known` are the formats of a model's columns."""
+        from apmax.app.numbers import NumberReader, number_format
+
+        given = number_format(self.decimal, self.thousands)
+        return {"numbers": NumberReader(given, known or {}), "encoding": self.encoding}
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What to do with rows without a label."""
+
+    drop_unlabelled: Annotated[
+        bool, typer.Option("--drop-unlabelled", help="Leave out rows without a label.")
+    ] = False
+
+
+def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace parameters that are groups of options by these, and add the output options."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    given = inspect.signature(command).parameters.values()
+    shown = [
+        one.replace(annotation=hints[one.name], kind=one.KEYWORD_ONLY)
+        for one in given
+        if one.name not in groups
+    ]
+    for kind in groups.values():
+        types = get_type_hints(kind, include_extras=True)
+        shown += [_option(one.name, types[one.name], one.default) for one in fields(kind)]
+    shown += [_option(name, kind, False) for name, kind in OUTPUT.items()]
+
+    @wraps(command)
+    def run(context: typer.Context, **values: Any) -> None:
+        for name in OUTPUT:
+            setattr(context.obj, name, values.pop(name) or getattr(context.obj, name))
+        made = {
+            name: kind(**{one.name: values.pop(one.name) for one in fields(kind)})
+            for name, kind in groups.items()
+        }
+        command(context=context, **values, **made)
+
+    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in shown}
+    return run
+
+
+def _option(name: str, kind: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
