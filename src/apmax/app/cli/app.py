@@ -13,7 +13,7 @@ except ImportError as error:
 
 from apmax._version import __version__
 from apmax.app import cli
-from apmax.app.cli import compare, demo, evaluate, predict, report, train
+from apmax.app.cli import compare, demo, evaluate, predict, report, threshold, train
 from apmax.app.cli.console import Console
 
 app = typer.Typer(
@@ -24,8 +24,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo.demo, train.train, evaluate.evaluate, predict.predict, compare.compare):
+for command in (demo.demo, train.train, evaluate.evaluate, threshold.threshold, predict.predict):
     app.command(command.__name__)(command)
+app.command("compare")(compare.compare)
 app.command("report")(report.report)
 
 
