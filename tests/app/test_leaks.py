@@ -181,11 +181,14 @@ def test_matrices_are_checked_as_well(table: Any) -> None:
     assert "leave it out of the file" in message
 
 
-def test_lists_and_mixed_values_are_no_obstacle(table: Any) -> None:
+def test_lists_mixed_values_and_empty_columns_are_no_obstacle(table: Any) -> None:
     frame, y = table
     frame["tags"] = [[k % 3] for k in range(ROWS)]
+    frame["empty"] = np.nan
+    frame["a"] = y + 0.4 * np.random.default_rng(0).normal(size=ROWS)
     frame["mixed"] = [k if k % 2 else f"no. {k % 7}" for k in range(ROWS)]
-    assert check_columns(dataset(frame, y)) == []
+    only(check_columns(dataset(frame, y)), "a", "strong")
+    assert check_test(dataset(frame, y), dataset(frame, y)) != []
 
 
 def test_a_test_file_equal_to_the_training_file(table: Any) -> None:

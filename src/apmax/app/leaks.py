@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from apmax.app.features import CATEGORY, NUMBER, TableEncoder, to_words
+from apmax.app.features import CATEGORY, NUMBER, TableEncoder, to_numbers, to_words
 from apmax.app.io import Dataset
 from apmax.errors import InputError
 from apmax.metrics import ap_of_scores
@@ -39,6 +39,8 @@ KIND_ROWS = 2_000
 """Rows that decide whether a column is read as numbers, categories or dates."""
 DISTINCT = 0.99
 ID_NAMES = ("id", "uid", "uuid", "guid", "key", "no", "nr", "num", "number", "index", "row")
+MAX_HASHED = 50_000_000
+"""Larger files, in cells, are not compared with the test file."""
 SHARED_ROWS = 0.05
 """Share of test rows found in the training file, beyond duplicates, that is reported."""
 
@@ -278,7 +280,7 @@ def _ap_together(columns: list[_Column], y: Mask) -> float:
     negatives = rng.permutation(np.flatnonzero(~y))[:MODEL_NEGATIVES]
     rows = np.concatenate([positives, negatives])
     weight = np.where(y[rows], y.sum() / positives.size, (~y).sum() / negatives.size)
-    X = np.column_stack([np.where(c.missing, np.nan, c.codes)[rows] for c in columns])
+    X = np.column_stack([column.codes[rows] for column in columns])
     model = HistGradientBoostingClassifier(
         max_iter=40, max_leaf_nodes=8, early_stopping=False, random_state=0
     )
@@ -340,17 +342,26 @@ def _row_hashes(train: Dataset, test: Dataset) -> tuple[NDArray[Any], NDArray[An
     """Return one number per row; equal rows of the common columns have equal numbers."""
     import pandas as pd
 
-    if train.X.shape[1] > MAX_COLUMNS or train.is_table != test.is_table:
+    cells = max(dataset.X.shape[0] * dataset.X.shape[1] for dataset in (train, test))
+    if cells > MAX_HASHED or train.is_table != test.is_table:
         return np.empty(0), np.empty(0)
     frames = [_as_frame(dataset) for dataset in (train, test)]
     common = [name for name in frames[0].columns if name in frames[1].columns]
-    numeric = [
-        all(pd.api.types.is_numeric_dtype(frame[name]) for frame in frames) for name in common
-    ]
-    kinds = dict(zip(common, [float if one else str for one in numeric], strict=True))
+    numeric = {
+        name
+        for name in common
+        if all(pd.api.types.is_numeric_dtype(frame[name]) for frame in frames)
+    }
     one, other = (
         pd.util.hash_pandas_object(
-            frame[common].astype(kinds).assign(**{"": dataset.labels()}), index=False
+            pd.DataFrame(
+                {
+                    name: to_numbers(frame[name]) if name in numeric else frame[name].astype(str)
+                    for name in common
+                },
+                index=frame.index,
+            ).assign(**{"\0": dataset.labels()}),
+            index=False,
         ).to_numpy()
         for frame, dataset in zip(frames, (train, test), strict=True)
     )
