@@ -200,6 +200,7 @@ def test_wrong_metadata_is_refused(tmp_path: Path, stored: bytes) -> None:
         ({"positive": 1}, "wrong types"),
         ({"against_rest": "abc"}, "wrong types"),
         ({"facts": []}, "wrong types"),
+        ({"operating_point": {"threshold": 0.5}}, "operating point"),
         ({"target": "\ud800"}, "damaged"),
     ):
 

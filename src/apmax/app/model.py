@@ -25,6 +25,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from apmax._version import __version__
+from apmax.app.decisions import Decision
 from apmax.app.drift import drift_warnings
 from apmax.app.features import CATEGORY, DATE, NUMBER, TableEncoder
 from apmax.app.files import check_path, one_line, write_file
@@ -65,6 +66,8 @@ class Model:
     """Name of the column that identifies rows, for tables."""
     formats: dict[str, NumberFormat] = field(default_factory=dict)
     """How numbers are written, for columns that were not plain numbers in training."""
+    operating_point: Decision | None = None
+    """The threshold chosen on labelled data with `apmax threshold`."""
 
     @property
     def encoder(self) -> TableEncoder | None:
@@ -147,6 +150,8 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         "id": model.id,
         "formats": {name: list(one) for name, one in model.formats.items()},
     }
+    if model.operating_point is not None:
+        metadata["operating_point"] = model.operating_point.as_metadata()
     with zipfile.ZipFile(buffer, "a") as archive:
         archive.writestr("metadata.json", json.dumps(metadata, indent=1))
     write_file(Path(path), buffer.getvalue())
@@ -249,7 +254,9 @@ def _construct(content: bytes, metadata: dict[str, Any]) -> Model:
     if not isinstance(pipeline, Pipeline) or not isinstance(pipeline[-1], ESTIMATORS):
         raise ModelFileError("the file does not contain a classifier")
     fields = ("positive", "negative", "target", "against_rest", "facts", "id", "formats")
-    model = Model(pipeline, **{name: metadata[name] for name in fields})
+    stored = metadata.get("operating_point")
+    point = None if stored is None else Decision.from_metadata(stored)
+    model = Model(pipeline, **{name: metadata[name] for name in fields}, operating_point=point)
     weights = pipeline[-1].coef_
     numbers = isinstance(weights, np.ndarray) and weights.dtype == np.float64
     sound = numbers and weights.ndim == 2 and weights.shape[0] == 1 and weights.size > 0

@@ -16,7 +16,7 @@ import pytest
 from tests.app.loans import made_loans, run
 
 ROOT = Path(__file__).parents[3]
-COMMANDS = ["demo", "train", "evaluate", "predict", "compare", "report"]
+COMMANDS = ["demo", "train", "evaluate", "threshold", "predict", "compare", "report"]
 
 
 def readme_commands() -> list[str]:

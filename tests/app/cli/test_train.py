@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -145,3 +147,57 @@ def test_an_interrupt_after_the_first_fit_keeps_the_tested_model(
     assert result.stderr.strip() == "stopped; m.apmax contains the model trained so far"
     assert load_model("m.apmax").facts["rows"] == (600 if when == "report" else 480)
     assert not Path("r.html").exists()
+
+
+def with_leaks() -> pd.DataFrame:
+    """Loans with the three leaks that once gave AP 1 without a warning, and an ID."""
+    frame = made_loans(600, 0).sort_values("defaulted", kind="stable", ignore_index=True)
+    bad = frame["defaulted"] == "yes"
+    rng = np.random.default_rng(0)
+    return frame.assign(
+        recovered=np.where(bad, rng.normal(size=600), np.nan),
+        status=np.where(bad, 3, 1),
+        row=range(600),
+        customer=rng.permutation(600) + 1000,
+    )
+
+
+LEAKS = {"recovered": "missing", "status": "copy", "row": "order", "customer": "identifier"}
+
+
+@pytest.mark.parametrize("command", ["train", "compare"])
+def test_leaks_and_identifiers_are_reported(folder: Path, command: str) -> None:
+    with_leaks().to_csv("leaky.csv", index=False)
+    options = ["leaky.csv", "--target", "defaulted"]
+    fast = LBFGS if command == "train" else ("--folds", "2", "--repeats", "1")
+    result = run("--json", command, *options, *fast)
+    shown = json.loads(result.stdout)
+    assert {one["column"]: one["kind"] for one in shown["findings"]} == LEAKS
+    assert shown["warnings"] == [one["message"] for one in shown["findings"]]
+    for name, line in zip(LEAKS, result.stderr.splitlines()[:4], strict=True):
+        assert line.startswith("warning: ")
+        assert f"--drop {name}" in line
+
+
+@pytest.mark.parametrize("command", ["train", "compare"])
+def test_strict_makes_them_an_error_before_anything_is_written(folder: Path, command: str) -> None:
+    with_leaks().to_csv("leaky.csv", index=False)
+    before = set(os.listdir())
+    options = ["--target", "defaulted", "--strict", "--report", "r.html"]
+    refused = run(command, "leaky.csv", *options, fails=True)
+    assert refused.exit_code == 1
+    assert len(refused.stderr.splitlines()) == 1
+    assert all(f"--drop {name}" in refused.stderr for name in LEAKS)
+    assert set(os.listdir()) == before
+
+
+def test_strict_accepts_clean_data(folder: Path) -> None:
+    options = ("--target", "last", "--strict", "--test", "new-loans.csv")
+    assert as_json("train", "loans.csv", *options, *LBFGS)["findings"] == []
+
+
+def test_a_test_file_equal_to_the_training_file_is_reported(folder: Path) -> None:
+    options = ("--target", "last", "--test", "loans.csv")
+    (found,) = as_json("train", "loans.csv", *options, *LBFGS)["findings"]
+    assert (found["column"], found["kind"]) == (None, "test")
+    assert "same rows" in run("train", "loans.csv", *options, "--strict", fails=True).stderr

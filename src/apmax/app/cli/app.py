@@ -13,7 +13,7 @@ except ImportError as error:
 
 from apmax._version import __version__
 from apmax.app import cli
-from apmax.app.cli import compare, demo, evaluate, predict, report, train
+from apmax.app.cli import compare, demo, evaluate, predict, report, threshold, train
 from apmax.app.cli.console import Console
 from apmax.app.cli.inputs import AsJson, Debug, Quiet, with_shared_options
 
@@ -25,8 +25,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo.demo, train.train, evaluate.evaluate, predict.predict, compare.compare):
+for command in (demo.demo, train.train, evaluate.evaluate, threshold.threshold, predict.predict):
     app.command(command.__name__)(with_shared_options(command))
+app.command("compare")(with_shared_options(compare.compare))
 app.command("report")(with_shared_options(report.report))
 
 

@@ -11,11 +11,22 @@ import typer
 
 from apmax.app.cli.console import Console, check_outputs, command_line, make_table
 from apmax.app.cli.inputs import Columns, Labels, Reading
-from apmax.app.cli.options import Data, Positive, ReportFile, Rest, Seed, Target, load_training_data
+from apmax.app.cli.options import (
+    Data,
+    Positive,
+    ReportFile,
+    Rest,
+    Seed,
+    Strict,
+    Target,
+    check_leaks,
+    load_training_data,
+)
 
 if TYPE_CHECKING:  # slow imports are left to the command
     from apmax.app.io import Dataset
     from apmax.app.leaderboard import Leaderboard, Run
+    from apmax.app.leaks import Finding
 
 MODELS = 3
 
@@ -33,6 +44,7 @@ def compare(
     folds: Annotated[int, typer.Option(min=2, help="Number of cross-validation folds.")] = 5,
     repeats: Annotated[int, typer.Option(min=1, help="Number of cross-validations.")] = 2,
     seed: Seed = 0,
+    strict: Strict = False,
 ) -> None:
     """Compare logistic regression, apmax and gradient boosting on the same folds.
 
@@ -45,11 +57,12 @@ def compare(
 
         check_outputs(report, inputs=[data])
         dataset = load_training_data(data, target, positive, rest, columns, labels, reading)
+        findings = check_leaks(console, dataset, strict)
         notes = list(dataset.notes)
         if dataset.is_table:
             notes += training_warnings(TableEncoder().fit(dataset.X), dataset.X)
         console.warn(notes)
-        show_leaderboard(console, dataset, folds, repeats, seed, report, notes)
+        show_leaderboard(console, dataset, folds, repeats, seed, report, notes, findings)
 
 
 def show_leaderboard(
@@ -60,6 +73,7 @@ def show_leaderboard(
     seed: int,
     report: Path | None,
     notes: Sequence[str] = (),
+    findings: Sequence[Finding] = (),
 ) -> None:
     """Cross-validate all models, print their leaderboard, and write a report."""
     import numpy as np
@@ -78,8 +92,9 @@ def show_leaderboard(
             advance(run.name, done, total, mean)
     ap = {name: np.array([run.ap for run in of]) for name, of in runs.items()}
     leaderboard = Leaderboard(ap, test_fraction=1 / folds)
+    notes = [*(finding.message for finding in findings), *notes]
     title = f"{dataset.source.name}: test AP, {repeats} × {folds} folds"
-    _show(console, leaderboard, title, notes)
+    _show(console, leaderboard, title, notes, findings)
     if report is not None:  # curves of the first cross-validation: every row scored once
         y, results = dataset.labels(), []
         for name, of in runs.items():
@@ -92,7 +107,13 @@ def show_leaderboard(
         console.say(f"report → {report}")
 
 
-def _show(console: Console, leaderboard: Leaderboard, title: str, notes: Sequence[str]) -> None:
+def _show(
+    console: Console,
+    leaderboard: Leaderboard,
+    title: str,
+    notes: Sequence[str],
+    findings: Sequence[Finding],
+) -> None:
     table = make_table(title, "model", "AP", "± std", "difference", "± s.e.", "better")
     differences = leaderboard.differences()
     result: dict[str, Any] = {}
@@ -104,6 +125,7 @@ def _show(console: Console, leaderboard: Leaderboard, title: str, notes: Sequenc
             cells = [f"{one.mean:+.4f}", f"{one.standard_error:.4f}", f"{one.wins}/{one.folds}"]
             result[name]["difference"] = {**asdict(one), "verdict": one.sentence()}
         table.add_row(name, f"{mean:.4f}", f"{std:.4f}", *cells)
-    console.show({"models": result, "warnings": list(notes)}, table)
+    leaks = [asdict(finding) for finding in findings]
+    console.show({"models": result, "findings": leaks, "warnings": list(notes)}, table)
     for one in differences.values():
         console.say(one.sentence())

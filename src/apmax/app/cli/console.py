@@ -55,6 +55,11 @@ class Console:
         for note in () if self.quiet else notes:
             self.err.print(f"warning: {note}", style="dim")
 
+    def note(self, text: str) -> None:
+        """Print a line to stderr, except with --quiet and --json."""
+        if not (self.quiet or self.as_json):
+            self.err.print(f"note: {text}", style="dim")
+
     def show(self, data: dict[str, Any], table: Table | None = None) -> None:
         """Print a result: one JSON object with --json, and else the table."""
         if self.as_json:

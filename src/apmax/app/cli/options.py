@@ -13,6 +13,7 @@ from apmax.errors import ParameterError, UnknownNameError
 
 if TYPE_CHECKING:  # slow imports are left to the command
     from apmax.app.io import Dataset
+    from apmax.app.leaks import Finding
     from apmax.app.model import Model
     from apmax.validation import Floats
 
@@ -30,6 +31,9 @@ Positive = Annotated[str | None, typer.Option(help="Label to find. Default: the 
 Rest = Annotated[bool, typer.Option("--rest", help="Treat all other labels as negative.")]
 ModelFile = Annotated[Path, typer.Argument(help="Model file written by `apmax train`.")]
 ReportFile = Annotated[Path | None, typer.Option("--report", help="Write an HTML report here.")]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Stop if a column may reveal the target or is an ID.")
+]
 Seed = Annotated[int, typer.Option(help="Random seed for batches and the train/test split.")]
 
 
@@ -63,6 +67,22 @@ def load_training_data(
         "which column is the target? Use --target last, its number, or its name: "
         f"{listed(dataset.X.columns)}"
     )
+
+
+def check_leaks(
+    console: Console, dataset: Dataset, strict: bool, test: Dataset | None = None
+) -> list[Finding]:
+    """Warn of columns that may reveal the target and of test rows seen in training.
+
+    InputError is raised instead with `strict`.
+    """
+    from apmax.app.leaks import check_columns, check_test, refuse
+
+    findings = check_columns(dataset) + ([] if test is None else check_test(dataset, test))
+    if strict:
+        refuse(findings)
+    console.warn([finding.message for finding in findings])
+    return findings
 
 
 class Scored(NamedTuple):

@@ -4,29 +4,56 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from apmax.app.cli.console import Console, check_outputs
-from apmax.app.cli.inputs import Reading
+from apmax.app.cli.inputs import Labels, Reading
 from apmax.app.cli.options import Data, ModelFile
+from apmax.app.cli.threshold import Cost, Precision, Recall, Top, choose_on
 from apmax.errors import ParameterError
+
+if TYPE_CHECKING:  # slow imports are left to the command
+    from apmax.app.decisions import Decision, Rule
+    from apmax.app.io import Dataset
+    from apmax.app.model import Model
+    from apmax.validation import Floats, Mask
+
+OUTPUT = ("probability", "log_odds", "label")
 
 
 def predict(
     context: typer.Context,
     model: ModelFile,
     data: Data,
+    labels: Labels,
     reading: Reading,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="CSV or Parquet file. Default: CSV to stdout."),
     ] = None,
+    identifier: Annotated[
+        str | None,
+        typer.Option("--id", help="Column to copy to the output. Default: --id of train."),
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="Label rows with at least this probability as positive.")
+    ] = None,
+    precision: Precision = None,
+    recall: Recall = None,
+    top: Top = None,
+    cost: Cost = None,
+    valid: Annotated[
+        Path | None, typer.Option(help="Labelled data, for --precision, --recall and --cost.")
+    ] = None,
 ) -> None:
     """Predict the probability of the positive label for every row of a file.
 
-    [bold]Example:[/bold] apmax predict adult.apmax new.csv --out scores.csv
+    Rows are labelled by one of --threshold, --precision, --recall, --top and --cost; by default
+    with the threshold that `apmax threshold` has stored in the model, or else at 0.5.
+
+    [bold]Example:[/bold] apmax predict adult.apmax new.csv --top 5% --out scores.csv
     """
     console: Console = context.obj
     with console.errors():
@@ -34,30 +61,115 @@ def predict(
         import pandas as pd
         from scipy.special import expit
 
+        from apmax.app.decisions import make_rule
         from apmax.app.files import write_file
         from apmax.app.io import load
         from apmax.app.model import load_model
 
-        check_outputs(out, inputs=[model, data])
+        check_outputs(out, inputs=[model, data, valid])
         if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
             raise ParameterError(f"`--out` = {out} must end with .csv or .parquet")
+        rule = make_rule(
+            threshold=threshold, precision=precision, recall=recall, top=top, cost=cost
+        )
+        _check_rule(rule, model, valid)
         loaded = load_model(model)
-        read = reading.arguments(loaded.number_formats())
-        dataset = load(data, target=False, text=[*loaded.text_columns(), loaded.id or ""], **read)
+        wanted = identifier or loaded.id
+        # The model must be able to read its numbers, so these are not read as text.
+        known = loaded.number_formats()
+        text = [] if wanted is None or wanted in known else [wanted]
+        dataset = load(
+            data,
+            target=False,
+            text=[*loaded.text_columns(), *text],
+            **reading.arguments(known),
+        )
+        columns = _identifiers(dataset, identifier, loaded.id)
+        chosen = None
+        if rule is not None and valid is not None:
+            chosen = choose_on(console, model, valid, rule, labels, reading)[1]
         log_odds = loaded.log_odds(dataset.X)
         notes = loaded.warnings_for(dataset)
         console.warn(notes)
-        label = np.where(log_odds > 0, loaded.positive, loaded.negative)
-        frame = pd.DataFrame({"probability": expit(log_odds), "log_odds": log_odds, "label": label})
-        if loaded.id is not None and dataset.is_table and loaded.id in dataset.X:
-            frame.insert(0, loaded.id, dataset.X[loaded.id].to_numpy(), allow_duplicates=True)
+        probability = expit(log_odds)
+        alerts, decision = _decide(console, loaded, rule, chosen, probability)
+        label = np.where(alerts, loaded.positive, loaded.negative)
+        scores = zip(OUTPUT, (probability, log_odds, label), strict=True)
+        frame = pd.DataFrame({**columns, **dict(scores)})
         if out is not None:
             parquet = out.suffix.lower() == ".parquet"
             stored = frame.to_parquet(None, index=False) if parquet else frame.to_csv(index=False)
             write_file(out, stored if parquet else stored.encode())
-            console.show({"rows": len(frame), "out": str(out), "warnings": notes})
-            console.say(f"{len(frame):,} row{'s' * (len(frame) != 1)} → {out}")
+            result = {"rows": len(frame), "out": str(out), "decision": decision}
+            console.show({**result, "warnings": notes})
+            found = f"{decision['alerts']:,} labelled {loaded.positive!r} ({decision['rule']})"
+            console.say(f"{len(frame):,} row{'s' * (len(frame) != 1)}, {found} → {out}")
         elif console.as_json:
-            console.show({**frame.to_dict("list"), "warnings": notes})
+            lists = frame.to_dict("list") | {name: one.tolist() for name, one in columns.items()}
+            console.show({**lists, "decision": decision, "warnings": notes})
         else:
             frame.to_csv(sys.stdout, index=False)
+
+
+def _check_rule(rule: Rule | None, model: Path, valid: Path | None) -> None:
+    """Raise ParameterError if labelled data are missing, or given without need."""
+    if rule is not None and rule.needs_labels and valid is None:
+        option = f"--{rule.kind} {rule.value:g}"
+        raise ParameterError(
+            f"{option} needs labelled data: add --valid FILE, or store the threshold once with "
+            f"`apmax threshold {model} {option} --data FILE`"
+        )
+    if valid is not None and (rule is None or not (rule.needs_labels or rule.kind == "cost")):
+        raise ParameterError("--valid is for --precision, --recall and --cost: leave it out")
+
+
+def _decide(
+    console: Console, model: Model, rule: Rule | None, chosen: Decision | None, probability: Floats
+) -> tuple[Mask, dict[str, Any]]:
+    """Return the rows labelled as positive, and how they were chosen."""
+    from apmax.app.decisions import Rule, select
+
+    stored = model.operating_point if rule is None else chosen
+    if stored is not None:
+        used = Rule("threshold", stored.threshold, f"{stored.rule} on {stored.data}")
+    else:
+        used = rule or Rule("threshold", 0.5, "probability ≥ 0.5")
+    alerts = select(used, probability)
+    count, rows = int(alerts.sum()), probability.size
+    if rule is None and stored is not None:
+        console.note(
+            f"{count:,} of {rows:,} rows are labelled {model.positive!r}: probability ≥ "
+            f"{stored.threshold:.4g}, stored in the model for {used.text}"
+        )
+    elif rule is None and count < 0.5 * probability.sum():
+        console.note(
+            f"{count:,} of {rows:,} rows have probability ≥ 0.5, and about "
+            f"{probability.sum():,.0f} positives are expected: choose with --top, --threshold or "
+            "--cost, or store a threshold for a precision with `apmax threshold`"
+        )
+    threshold = None if used.kind in ("rows", "share") else used.value
+    return alerts, {"rule": used.text, "threshold": threshold, "alerts": count}
+
+
+def _identifiers(dataset: Dataset, given: str | None, default: str | None) -> dict[str, Any]:
+    """Return the column to copy by its name, if any; missing values are None."""
+    import numpy as np
+    import pandas as pd
+
+    from apmax.app.features import to_words
+    from apmax.app.target import find_column
+
+    if given is not None and not dataset.is_table:
+        raise ParameterError(
+            f"--id names a column, but {dataset.source} is not a table: leave it out"
+        )
+    names = list(dataset.X.columns) if dataset.is_table else []
+    if given is None and default not in names:
+        return {}
+    name = str(default) if given is None else find_column(names, given, option="--id")
+    if name in OUTPUT:
+        raise ParameterError(f"--id = {name!r} is a column of the output: rename it in the file")
+    values, numeric = dataset.X[name], pd.api.types.is_numeric_dtype(dataset.X[name])
+    # Whole numbers beside missing values are floats in pandas, and integers after conversion.
+    words = (values.convert_dtypes() if numeric else to_words(values)).tolist()
+    return {name: np.array([None if pd.isna(word) else word for word in words], dtype=object)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from apmax.app.cli.report import write_model_report
 
 if TYPE_CHECKING:  # slow imports are left to the command
     from apmax.app.io import Dataset
+    from apmax.app.leaks import Finding
     from apmax.app.training import TrainedModel
 
 
@@ -40,6 +42,7 @@ def train(
     ] = "cv",
     report: options.ReportFile = None,
     seed: options.Seed = 0,
+    strict: options.Strict = False,
 ) -> None:
     """Train a model on a data file and write it to a model file.
 
@@ -62,13 +65,14 @@ def train(
             if test
             else hold_out(dataset, seed=seed)
         )
+        findings = options.check_leaks(console, dataset, strict, tested if test else None)
         start = time.perf_counter()
         trained, stopped = _fit(console, "training", learnt, solver, seed)
         tested_model = trained.model
         scores, y = tested_model.log_odds(tested.X), tested.labels()
         notes = [*trained.warnings, *tested_model.warnings_for(tested)]
         console.warn(notes)
-        notes = [*dataset.notes, *notes]
+        notes = [*dataset.notes, *(finding.message for finding in findings), *notes]
         facts = {
             "test_ap": average_precision(y, scores, sample_weight=tested.weight),
             "test_prevalence": float(y.mean()),
@@ -84,7 +88,7 @@ def train(
                 trained = final
                 trained.model.facts.update(facts)
                 save_model(trained.model, out)
-        _show(console, trained, tested, out, time.perf_counter() - start, notes)
+        _show(console, trained, tested, out, time.perf_counter() - start, findings, notes)
         if report is not None:
             note = "" if test else f"from a model of {learnt.X.shape[0]:,} rows; the file has all"
             scored = options.Scored(tested_model, tested, scores, notes)
@@ -143,6 +147,7 @@ def _show(
     tested: Dataset,
     out: Path,
     seconds: float,
+    findings: list[Finding],
     notes: list[str],
 ) -> None:
     model, facts = trained.model, trained.model.facts
@@ -154,6 +159,7 @@ def _show(
         table.add_row(name, f"{weight:+.3f}")
     labels = {"positive": model.positive, "negative": model.negative}
     result = {"model": str(out), "seconds": seconds, **labels, **facts}
-    console.show({**result, "strongest_features": strongest, "warnings": notes}, table)
+    result |= {"strongest_features": strongest, "findings": [asdict(one) for one in findings]}
+    console.show({**result, "warnings": notes}, table)
     ending = f"; {trained.message}" if trained.message else ""
     console.say(f"positive: {model.positive!r}, negative: {model.negative!r}{ending}")

@@ -1,0 +1,108 @@
+"""The command `apmax threshold`, and the options that choose alerts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from apmax.app.cli import inputs, options
+from apmax.app.cli.console import Console, check_outputs, make_table
+from apmax.errors import ParameterError
+
+if TYPE_CHECKING:  # slow imports are left to the command
+    from apmax.app.decisions import Decision, Rule
+
+Precision = Annotated[
+    float | None, typer.Option(help="Find as many positives as possible with this precision.")
+]
+Recall = Annotated[
+    float | None, typer.Option(help="Find this share of the positives with the highest precision.")
+]
+Top = Annotated[
+    str | None, typer.Option(help='Alert on the rows of highest probability: "100" or "5%".')
+]
+Cost = Annotated[
+    str | None, typer.Option(help='Costs of a false alert and a missed positive: "1:20".')
+]
+
+
+def threshold(
+    context: typer.Context,
+    model: options.ModelFile,
+    data: Annotated[Path, typer.Option(help="Labelled data that were not used for training.")],
+    labels: inputs.Labels,
+    reading: inputs.Reading,
+    precision: Precision = None,
+    recall: Recall = None,
+    top: Top = None,
+    cost: Cost = None,
+    target: options.Target = None,
+    positive: options.Positive = None,
+    rest: options.Rest = False,
+) -> None:
+    """Choose the threshold of alerts on labelled data and store it in the model.
+
+    `apmax predict` then uses it by default.
+
+    [bold]Example:[/bold] apmax threshold adult.apmax --precision 0.8 --data adult-valid.csv
+    """
+    console: Console = context.obj
+    with console.errors():
+        from dataclasses import replace
+
+        from apmax.app.decisions import FEW_ALERTS, make_rule
+        from apmax.app.model import save_model
+
+        check_outputs(model, inputs=[data])
+        rule = make_rule(precision=precision, recall=recall, top=top, cost=cost)
+        if rule is None:
+            raise ParameterError("give one of --precision, --recall, --top and --cost")
+        scored, chosen = choose_on(
+            console, model, data, rule, labels, reading, target, positive, rest
+        )
+        notes = list(scored.warnings)
+        if chosen.alerts < FEW_ALERTS:
+            notes.append(
+                f"precision and recall are uncertain with {chosen.alerts} "
+                f"alert{'s' * (chosen.alerts != 1)}: use more labelled rows"
+            )
+            console.warn(notes[-1:])
+        save_model(replace(scored.model, operating_point=chosen), model)
+        title = f"{chosen.rule} on {chosen.data}: probability ≥ {chosen.threshold:.4g}"
+        table = make_table(title, "expect", "share", "rows")
+        parts = {
+            "alerts": (chosen.alerts, chosen.rows),
+            "precision": (chosen.true_alerts, chosen.alerts),
+            "recall": (chosen.true_alerts, chosen.positives),
+        }
+        for name, (part, whole) in parts.items():
+            table.add_row(name, f"{part / whole:.1%}", f"{part:,} of {whole:,}")
+        shares = {"precision": chosen.precision, "recall": chosen.recall}
+        result = {"model": str(model), **chosen.as_metadata(), **shares}
+        console.show({**result, "warnings": notes}, table)
+        console.say(f"stored in {model}; `apmax predict` uses it by default")
+
+
+def choose_on(
+    console: Console,
+    model: Path,
+    data: Path,
+    rule: Rule,
+    labels: inputs.Labels,
+    reading: inputs.Reading,
+    target: str | None = None,
+    positive: str | None = None,
+    rest: bool = False,
+) -> tuple[options.Scored, Decision]:
+    """Score labelled data and choose the threshold of a rule on them."""
+    from scipy.special import expit
+
+    from apmax.app.decisions import choose
+
+    scored = options.score_labelled_data(
+        console, model, data, target, positive, rest, labels, reading
+    )
+    y = scored.dataset.labels()
+    return scored, choose(rule, y, expit(scored.log_odds), scored.dataset.source.name)

@@ -1,0 +1,205 @@
+"""Decisions: which rows are alerts, by a rule or by a threshold chosen on labelled data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from apmax.errors import ModelFileError, ParameterError, UnreachableTargetError
+from apmax.metrics import operating_point
+from apmax.validation import Floats, Mask, check_real
+
+FEW_ALERTS = 30
+"""With fewer alerts than this, the precision on labelled data is uncertain."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How to choose the alerts."""
+
+    kind: str
+    """"threshold", "precision", "recall", "rows", "share" or "cost"."""
+    value: float
+    """The number given; for costs the probability FP / (FP + FN)."""
+    text: str
+    """The rule in words, for messages."""
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether only labelled data can tell the threshold."""
+        return self.kind in ("precision", "recall")
+
+
+def make_rule(
+    *,
+    threshold: float | None = None,
+    precision: float | None = None,
+    recall: float | None = None,
+    top: str | None = None,
+    cost: str | None = None,
+) -> Rule | None:
+    """Return the rule of the one option that is given, or None; ParameterError for several."""
+    options = {"threshold": threshold, "precision": precision, "recall": recall}
+    given = {name: value for name, value in {**options, "top": top, "cost": cost}.items()
+             if value is not None}  # fmt: skip
+    if len(given) > 1:
+        names = " and ".join(f"--{name}" for name in given)
+        raise ParameterError(f"{names} exclude each other: each chooses the alerts; give one")
+    if top is not None:
+        return _top(top)
+    if cost is not None:
+        return _cost(cost)
+    for name, number in options.items():
+        if number is not None:
+            why = "it is a proportion"
+            if name == "threshold":
+                check_real(number, "--threshold", at_least=0, at_most=1, why="it is a probability")
+                return Rule(name, number, f"probability ≥ {number:g}")
+            check_real(number, f"--{name}", above=0, at_most=1, why=why)
+            return Rule(name, number, f"{name} ≥ {number:g}")
+    return None
+
+
+def select(rule: Rule, probability: Floats) -> Mask:
+    """Return the rows that the rule makes alerts, for rules that need no labels.
+
+    Of equal probabilities at the edge of the top rows, the first in the file are taken.
+    """
+    if rule.kind not in ("rows", "share"):
+        return np.asarray(probability >= rule.value)
+    alerts = np.zeros(probability.size, dtype=bool)
+    alerts[np.argsort(-probability, kind="stable")[: _count(rule, probability.size)]] = True
+    return alerts
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A threshold chosen on labelled data, and the alerts that it gave there."""
+
+    threshold: float
+    """Rows with at least this probability are alerts."""
+    rule: str
+    data: str
+    """Name of the file with the labels."""
+    rows: int
+    positives: int
+    alerts: int
+    true_alerts: int
+
+    @property
+    def precision(self) -> float:
+        """Share of the alerts that are positive."""
+        return self.true_alerts / self.alerts
+
+    @property
+    def recall(self) -> float:
+        """Share of the positives that are alerts."""
+        return self.true_alerts / self.positives
+
+    def as_metadata(self) -> dict[str, Any]:
+        """Return plain data for a model file."""
+        return asdict(self)
+
+    @classmethod
+    def from_metadata(cls, stored: Any) -> Decision:
+        """Return the decision of a model file; ModelFileError if it is not one."""
+        expected = {field.name: field.type for field in fields(cls)}
+        kinds = {"float": float, "str": str, "int": int}
+        sound = isinstance(stored, dict) and stored.keys() == expected.keys()
+        sound = sound and all(type(stored[name]) is kinds[str(expected[name])] for name in expected)
+        if sound:
+            point = cls(**stored)
+            ordered = 0 <= point.true_alerts <= min(point.alerts, point.positives)
+            ordered = ordered and max(point.alerts, point.positives) <= point.rows
+            if ordered and point.alerts > 0 < point.positives and 0 <= point.threshold <= 1:
+                return point
+        raise ModelFileError("the operating point is not one that apmax writes")
+
+
+def choose(rule: Rule, y: Mask, probability: Floats, data: str) -> Decision:
+    """Choose the threshold of a rule on labelled data.
+
+    UnreachableTargetError is raised if no threshold has the wanted precision, or if no alert at
+    all has the lowest cost.
+    """
+    if rule.kind == "precision":
+        threshold = operating_point(y, probability, precision=rule.value).threshold
+    elif rule.kind == "recall":
+        threshold = operating_point(y, probability, recall=rule.value).threshold
+    elif rule.kind == "cost":
+        threshold = _cheapest(rule, y, probability)
+    elif rule.kind == "share":
+        threshold = float(np.sort(probability)[-_count(rule, y.size)])
+    else:
+        raise ParameterError(
+            f"{rule.text!r} needs no labelled data: give it to `apmax predict`, or a share such "
+            "as --top 5%"
+        )
+    alerts = probability >= threshold
+    return Decision(
+        threshold,
+        rule.text,
+        data,
+        rows=int(y.size),
+        positives=int(y.sum()),
+        alerts=int(alerts.sum()),
+        true_alerts=int((alerts & y).sum()),
+    )
+
+
+def _cheapest(rule: Rule, y: Mask, probability: Floats) -> float:
+    """Return the threshold of the lowest cost; the highest of equals."""
+    descending = np.argsort(-probability, kind="stable")
+    p, true_alerts = probability[descending], np.cumsum(y[descending])
+    last = np.append(p[1:] != p[:-1], True)  # all rows of one probability are alerts together
+    false_alerts = np.arange(1, y.size + 1) - true_alerts
+    # In units of FP + FN; the cost of no alert is that of all positives missed.
+    cost = rule.value * false_alerts + (1 - rule.value) * (y.sum() - true_alerts)
+    at = int(np.argmin(np.where(last, cost, np.inf)))
+    if cost[at] >= (1 - rule.value) * y.sum():
+        raise UnreachableTargetError(
+            f"at {rule.text}, no alert at all is cheapest on these data: check the order FP:FN, "
+            "or improve the model"
+        )
+    return float(p[at])
+
+
+def _count(rule: Rule, rows: int) -> int:
+    """Return how many rows are at the top; a share is rounded, and gives at least one."""
+    if rule.kind == "rows":
+        return min(int(rule.value), rows)
+    return max(1, math.floor(rule.value * rows + 0.5))
+
+
+def _top(text: str) -> Rule:
+    share = text.strip().endswith("%")
+    number = _number(text.strip().removesuffix("%"))
+    if share and 0 < number <= 100:
+        return Rule("share", number / 100, f"top {number:g}%")
+    if not share and number >= 1 and number.is_integer():
+        return Rule("rows", number, f"top {number:.0f}")
+    raise ParameterError(
+        f"`--top` = {text!r} must be a number of rows, such as 100, or a share, such as 5%"
+    )
+
+
+def _cost(text: str) -> Rule:
+    false_alert, _, missed = text.partition(":")
+    one, other = _number(false_alert), _number(missed)
+    if not (0 < one < math.inf and 0 < other < math.inf):
+        raise ParameterError(
+            f"`--cost` = {text!r} must be the costs of a false alert and of a missed positive as "
+            "FP:FN, such as 1:20"
+        )
+    # Alert if the expected cost p·FN of no alert exceeds that of an alert, (1 - p)·FP.
+    return Rule("cost", 1 / (1 + other / one), f"cost {one:g}:{other:g}")
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

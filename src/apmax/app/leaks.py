@@ -1,0 +1,368 @@
+"""Find columns that reveal the target, identifiers, and test rows seen in training.
+
+The checks read a sample of the table and fit at most a few small models. They cannot know which
+columns exist before the outcome, so they report and never remove a column.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from apmax.app.features import CATEGORY, NUMBER, TableEncoder, to_numbers, to_words
+from apmax.app.io import Dataset
+from apmax.errors import InputError
+from apmax.metrics import ap_of_scores
+from apmax.validation import Floats, Mask
+
+MAX_CELLS, MIN_ROWS, MAX_ROWS = 1_000_000, 5_000, 50_000
+"""The sample has as many rows as fit into `MAX_CELLS`, within these limits."""
+MAX_COLUMNS = 1_000
+"""Wider tables are not checked column by column."""
+FEW_LEVELS = 20
+MIN_CLASS = 5
+"""Rows that each class must have for its labels to be compared with columns."""
+NEAR_ONE = 0.95
+FAR_ABOVE, FAR_ABOVE_FROM = 0.3, 0.6
+"""A column is suspicious if its AP is at least 0.6 and exceeds that of all others by 0.3."""
+MODEL_POSITIVES, MODEL_NEGATIVES = 1_000, 4_000
+"""Rows of the models that compare a column with all others; `MAX_CANDIDATES` columns are."""
+MAX_CANDIDATES = 3
+KIND_ROWS = 2_000
+"""Rows that decide whether a column is read as numbers, categories or dates."""
+DISTINCT = 0.99
+ID_NAMES = ("id", "uid", "uuid", "guid", "key", "no", "nr", "num", "number", "index", "row")
+MAX_HASHED = 50_000_000
+"""Larger files, in cells, are not compared with the test file."""
+SHARED_ROWS = 0.05
+"""Share of test rows found in the training file, beyond duplicates, that is reported."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A reason to distrust the data, and what to do."""
+
+    column: str | None
+    """The column, or None if the finding is about rows."""
+    kind: str
+    """"copy", "missing", "order", "strong", "identifier" or "test"."""
+    message: str
+
+
+def refuse(findings: Sequence[Finding]) -> None:
+    """Raise InputError with all messages if there are any findings."""
+    if findings:
+        raise InputError("--strict: " + "; ".join(one.message for one in findings))
+
+
+def check_columns(dataset: Dataset) -> list[Finding]:
+    """Return what is suspicious about the columns of a training table, at most once per column."""
+    y = dataset.labels()
+    if dataset.X.shape[1] > MAX_COLUMNS:
+        return []
+    rows = _sample(y.size, dataset.X.shape[1])
+    frame, y = _as_frame(dataset.rows(rows)), y[rows]
+    encoder = TableEncoder().fit(frame.iloc[:: max(1, len(frame) // KIND_ROWS)])
+    columns = [_Column(name, encoder, frame[name], dataset.is_table) for name in encoder.kinds_]
+    found: dict[str, Finding] = {}
+    if min(y.sum(), (~y).sum()) >= MIN_CLASS:
+        order = _label_order(y)
+        for column in columns:
+            finding = _missingness(column, y) or _copy(column, y) or _order(column, order)
+            if finding is not None:
+                found[column.name] = finding
+        others = [column for column in columns if column.name not in found]
+        found.update(_strong(others, y))
+    for column in columns:
+        if column.name not in found and column.is_identifier:
+            found[column.name] = _identifier(column)
+    return [found[column.name] for column in columns if column.name in found]
+
+
+def check_test(train: Dataset, test: Dataset) -> list[Finding]:
+    """Return a finding if test rows are also in the training data.
+
+    Rows that occur more than once in the training data are expected in a test file as well, so
+    only a share beyond theirs counts.
+    """
+    one, other = _row_hashes(train, test)
+    if one.size == 0 or other.size == 0:
+        return []
+    if np.array_equal(np.sort(one), np.sort(other)):
+        message = (
+            f"{test.source} has the same rows as {train.source}, so the test AP is the AP on "
+            "training rows: give rows that are not used for training, or leave --test out"
+        )
+        return [Finding(None, "test", message)]
+    values, counts = np.unique(one, return_counts=True)
+    repeated = float(counts[counts > 1].sum() / one.size)
+    seen = np.isin(other, values)
+    if seen.mean() < SHARED_ROWS + repeated or seen.sum() < MIN_CLASS:
+        return []
+    message = (
+        f"{seen.sum():,} of the {seen.size:,} rows of {test.source} are also in {train.source}, "
+        "so the test AP is too high: remove them from one of the files"
+    )
+    return [Finding(None, "test", message)]
+
+
+class _Column:
+    """A column as numbers, dates or text, and as ranks of its distinct values."""
+
+    def __init__(self, name: str, encoder: TableEncoder, values: Any, in_table: bool) -> None:
+        import pandas as pd
+
+        self.name, self.kind = name, encoder.kinds_[name]
+        self.remedy = f"use --drop {shlex.quote(name)}" if in_table else "leave it out of the file"
+        self.values = encoder.read(name, values) if self.is_ordered else _hashable(values)
+        codes, levels = pd.factorize(self.values, sort=self.is_ordered)
+        self.codes: NDArray[np.int64] = np.asarray(codes, dtype=np.int64)
+        """Ranks of the values from 0; -1 if missing."""
+        self.count = len(levels)
+
+    @cached_property
+    def missing(self) -> Mask:
+        return np.asarray(self.codes < 0)
+
+    @property
+    def is_ordered(self) -> bool:
+        return self.kind != CATEGORY
+
+    @property
+    def is_identifier(self) -> bool:
+        """Whether these are whole numbers that hardly repeat and look like numbers of things."""
+        known = ~self.missing
+        if self.kind != NUMBER or self.count < max(FEW_LEVELS, DISTINCT * known.sum()):
+            return False
+        numbers = self.values.to_numpy()[known]
+        if (numbers != np.round(numbers)).any() or numbers.min() < 0:
+            return False
+        dense = np.ptp(numbers) <= 10 * numbers.size
+        same_length = numbers.min() >= 10_000 and len(f"{numbers.min():.0f}") == len(
+            f"{numbers.max():.0f}"
+        )
+        words = "".join(c if c.isalnum() else " " for c in self.name).casefold().split()
+        named = any(word in ID_NAMES for word in words) or self.name.endswith(("Id", "ID"))
+        return bool(dense or same_length or named)
+
+    def ap(self, y: Mask) -> float:
+        """Return the AP of the column alone, as a number or by the share of positives per value."""
+        best = 0.0
+        if self.is_ordered:
+            reverse = np.where(self.missing, -1, self.count - 1 - self.codes)
+            best = max(_ap(y, self.codes), _ap(y, reverse))
+        if self.count <= FEW_LEVELS or (not self.is_ordered and self.count <= y.size / 10):
+            best = max(best, _ap(y, _shares(self.codes + 1, y)))
+        return best
+
+
+def _missingness(column: _Column, y: Mask) -> Finding | None:
+    """Report a column whose missing values alone tell the target."""
+    missing, n = column.missing, y.size
+    share = missing.mean()
+    if not MIN_CLASS / n <= share <= 1 - MIN_CLASS / n:
+        return None
+    in_positives, in_negatives = missing[y].mean(), missing[~y].mean()
+    alone = max(_ap(y, missing), _ap(y, ~missing))
+    # "Always" or "never" for one class is suspicious only if chance would give some exceptions.
+    expected = min(share, 1 - share) * min(y.sum(), (~y).sum())
+    one_sided = expected >= FEW_LEVELS and not 0 < in_positives < 1
+    if not (_near_one(alone, y) or one_sided):
+        return None
+    message = (
+        f"{column.name!r} is missing in {in_positives:.0%} of the positives and {in_negatives:.0%} "
+        f"of the negatives: if its values are filled in after the outcome, {column.remedy}"
+    )
+    return Finding(column.name, "missing", message)
+
+
+def _copy(column: _Column, y: Mask) -> Finding | None:
+    """Report a column of few values, each of which occurs with one label only."""
+    levels = column.count + bool(column.missing.any())
+    if not 2 <= levels <= FEW_LEVELS:
+        return None
+    of_level = np.bincount(column.codes + 1, minlength=column.count + 1)
+    positives = np.bincount(column.codes[y] + 1, minlength=column.count + 1)
+    if ((positives > 0) & (positives < of_level)).any():
+        return None
+    what = "is a copy of the target" if levels == 2 else f"determines the target by {levels} values"
+    message = f"{column.name!r} {what}: if it is not known before the outcome, {column.remedy}"
+    return Finding(column.name, "copy", message)
+
+
+class _LabelOrder(NamedTuple):
+    is_sorted: bool
+    is_grouped: bool
+
+
+def _label_order(y: Mask) -> _LabelOrder:
+    """Tell whether the labels are sorted in the file, or stand in a few blocks."""
+    n, positives = y.size, int(y.sum())
+    ranks = np.flatnonzero(y).sum() - positives * (positives - 1) / 2
+    auc = ranks / (positives * (n - positives))
+    changes = int((y[1:] != y[:-1]).sum())
+    expected = 2 * n * y.mean() * (1 - y.mean())
+    return _LabelOrder(abs(auc - 0.5) >= 0.48, changes <= max(1, 0.05 * expected))
+
+
+def _order(column: _Column, order: _LabelOrder) -> Finding | None:
+    """Report a column that follows the rows of a file whose labels are sorted."""
+    if not (order.is_sorted or order.is_grouped) or not column.is_ordered:
+        return None
+    known = ~column.missing
+    if column.count <= FEW_LEVELS or known.mean() < NEAR_ONE:
+        return None
+    codes = column.codes[known]
+    follows = abs(np.corrcoef(codes, np.arange(codes.size))[0, 1]) >= NEAR_ONE
+    if not follows:
+        return None
+    how = "sorted" if order.is_sorted else "in a few blocks"
+    message = (
+        f"{column.name!r} follows the order of the rows, and the labels are {how} in the file: "
+        f"if it numbers the rows or dates their collection, {column.remedy}"
+    )
+    return Finding(column.name, "order", message)
+
+
+def _strong(columns: list[_Column], y: Mask) -> dict[str, Finding]:
+    """Report columns that alone rank almost perfectly, or far better than all others together."""
+    ap = {column.name: column.ap(y) for column in columns}
+    found = {}
+    near = [column for column in columns if _near_one(ap[column.name], y)]
+    rest = [column for column in columns if column not in near]
+    # In an easy table the other columns rank almost as well, and the column changes little.
+    together = _ap_together(rest, y) if near and rest else 0.0
+    for column in near:
+        if together < NEAR_ONE or 1 - ap[column.name] < 0.2 * (1 - together):
+            message = (
+                f"check {column.name!r}: it alone ranks with AP {ap[column.name]:.3f}. If it is "
+                f"not known before the outcome, {column.remedy}"
+            )
+            found[column.name] = Finding(column.name, "strong", message)
+    enough = max(FAR_ABOVE_FROM, float(y.mean()) + FAR_ABOVE)
+    candidates = sorted((c for c in rest if ap[c.name] >= enough), key=lambda c: -ap[c.name])
+    for column in candidates[:MAX_CANDIDATES] if len(rest) > 1 else ():
+        others = _ap_together([c for c in rest if c is not column], y)
+        if ap[column.name] - others < FAR_ABOVE:
+            break
+        message = (
+            f"check {column.name!r}: it alone ranks with AP {ap[column.name]:.3f}, and all other "
+            f"columns together with {others:.3f}. If it is not known before the outcome, "
+            f"{column.remedy}"
+        )
+        found[column.name] = Finding(column.name, "strong", message)
+        rest.remove(column)
+    return found
+
+
+def _identifier(column: _Column) -> Finding:
+    message = (
+        f"{column.name!r} looks like an identifier ({column.count:,} different whole numbers) and "
+        f"is used as a number: if it says nothing about new rows, {column.remedy}"
+    )
+    return Finding(column.name, "identifier", message)
+
+
+def _ap_together(columns: list[_Column], y: Mask) -> float:
+    """Return the cross-validated AP of small boosted trees on a sample."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
+    rng = np.random.default_rng(0)
+    positives = rng.permutation(np.flatnonzero(y))[:MODEL_POSITIVES]
+    negatives = rng.permutation(np.flatnonzero(~y))[:MODEL_NEGATIVES]
+    rows = np.concatenate([positives, negatives])
+    weight = np.where(y[rows], y.sum() / positives.size, (~y).sum() / negatives.size)
+    X = np.column_stack([column.codes[rows] for column in columns])
+    model = HistGradientBoostingClassifier(
+        max_iter=40, max_leaf_nodes=8, early_stopping=False, random_state=0
+    )
+    folds = StratifiedKFold(2, shuffle=True, random_state=0)
+    scores = cross_val_predict(model, X, y[rows], cv=folds, method="decision_function")
+    return ap_of_scores(y[rows], scores, weight)
+
+
+def _shares(levels: NDArray[np.int64], y: Mask) -> Floats:
+    """Return the share of positives per level, estimated on the other half of the rows."""
+    half = np.random.default_rng(0).random(y.size) < 0.5
+    count, scores = int(levels.max()) + 1, np.empty(y.size)
+    for rows in (half, ~half):
+        of_level = np.bincount(levels[~rows], minlength=count)
+        positives = np.bincount(levels[~rows & y], minlength=count)
+        scores[rows] = ((positives + y.mean()) / (of_level + 1))[levels[rows]]
+    return scores
+
+
+def _ap(y: Mask, scores: Any) -> float:
+    return ap_of_scores(y, np.asarray(scores, dtype=np.float64), None)
+
+
+def _near_one(ap: float, y: Mask) -> bool:
+    """Tell whether an AP is near 1, also compared with that of random scores."""
+    return ap >= NEAR_ONE and 1 - ap <= 0.1 * (1 - float(y.mean()))
+
+
+def _hashable(values: Any) -> Any:
+    """Return a column of categories; lists and records as text."""
+    import pandas as pd
+
+    try:
+        pd.factorize(values)
+    except TypeError:
+        return to_words(values)
+    return values
+
+
+def _sample(n: int, columns: int) -> NDArray[np.int64]:
+    """Return numbers of rows, in the order of the file."""
+    size = int(np.clip(MAX_CELLS // max(columns, 1), MIN_ROWS, MAX_ROWS))
+    if n <= size:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(0).choice(n, size, replace=False))
+
+
+def _as_frame(dataset: Dataset) -> Any:
+    """Return the columns as a frame with text as names and rows numbered from 0."""
+    import pandas as pd
+
+    if dataset.is_table:
+        return dataset.X.rename(columns=str).reset_index(drop=True)
+    X = dataset.X.toarray() if sp.issparse(dataset.X) else dataset.X
+    return pd.DataFrame(X, columns=[f"feature {k + 1}" for k in range(X.shape[1])])
+
+
+def _row_hashes(train: Dataset, test: Dataset) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return one number per row; equal rows of the common columns have equal numbers."""
+    import pandas as pd
+
+    cells = max(dataset.X.shape[0] * dataset.X.shape[1] for dataset in (train, test))
+    if cells > MAX_HASHED or train.is_table != test.is_table:
+        return np.empty(0), np.empty(0)
+    frames = [_as_frame(dataset) for dataset in (train, test)]
+    common = [name for name in frames[0].columns if name in frames[1].columns]
+    numeric = {
+        name
+        for name in common
+        if all(pd.api.types.is_numeric_dtype(frame[name]) for frame in frames)
+    }
+    one, other = (
+        pd.util.hash_pandas_object(
+            pd.DataFrame(
+                {
+                    name: to_numbers(frame[name]) if name in numeric else frame[name].astype(str)
+                    for name in common
+                },
+                index=frame.index,
+            ).assign(**{"\0": dataset.labels()}),
+            index=False,
+        ).to_numpy()
+        for frame, dataset in zip(frames, (train, test), strict=True)
+    )
+    return one, other
