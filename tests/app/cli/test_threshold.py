@@ -164,3 +164,58 @@ def test_a_column_of_the_model_can_be_the_identifier(model: str) -> None:
     assert with_income["income"].isna().any()
     shown = json.loads(run("--json", "predict", model, "new-loans.csv", "--id", "income").stdout)
     assert None in shown["income"]
+
+
+def test_the_id_of_the_model_is_the_default_and_can_be_replaced(folder: Path) -> None:
+    frame = made_loans(600, 0).assign(customer=[f"{k:05d}" for k in range(600)])
+    frame.assign(loan=range(600)).to_csv("ids.csv", index=False)
+    train = "train ids.csv --target defaulted --id customer --drop loan --solver lbfgs -o m.apmax"
+    run("--quiet", *shlex.split(train))
+    run("threshold", "m.apmax", "--top", "10%", "--data", "ids.csv")
+    assert load_model("m.apmax").id == "customer"
+    shown = as_json("predict", "m.apmax", "ids.csv")
+    assert shown["customer"][:2] == ["00000", "00001"]
+    assert shown["decision"]["alerts"] == 60
+    replaced = as_json("predict", "m.apmax", "ids.csv", "--id", "loan")
+    assert "customer" not in replaced
+    assert replaced["loan"] == [str(k) for k in range(600)]
+
+
+def test_numbers_with_decimal_commas_are_scored_alike_with_and_without_id(folder: Path) -> None:
+    frame = made_loans(600, 0)
+    frame.to_csv("german.csv", index=False, sep=";", decimal=",")
+    run("--quiet", "train", "german.csv", "--target", "defaulted", "--solver", "lbfgs",
+        "-o", "m.apmax")  # fmt: skip
+    plain = as_json("predict", "m.apmax", "german.csv")
+    with_income = as_json("predict", "m.apmax", "german.csv", "--id", "income")
+    assert with_income["probability"] == plain["probability"]
+    expected = [None if pd.isna(one) else one for one in frame["income"]]
+    assert with_income["income"] == pytest.approx(expected)
+    stored = as_json("threshold", "m.apmax", "--recall", "0.5", "--data", "german.csv")
+    options = ("--recall", "0.5", "--valid", "german.csv", "--decimal", ",")
+    chosen = as_json("predict", "m.apmax", "german.csv", *options)["decision"]
+    assert chosen["threshold"] == stored["threshold"]
+    assert load_model("m.apmax").formats["income"].decimal == ","
+
+
+def test_threshold_reads_data_like_evaluate(model: str) -> None:
+    frame = made_loans(2000, 2).replace({"city": {"Rome": "Zürich"}})
+    frame.loc[:9, "defaulted"] = None
+    frame.to_csv("partly.csv", index=False, encoding="cp1252")
+    command = ("threshold", model, "--top", "5%", "--data", "partly.csv", "--encoding", "cp1252")
+    assert "--drop-unlabelled" in run(*command, fails=True).stderr
+    shown = json.loads(run(*command, "--drop-unlabelled", "--json").stdout)
+    assert shown["rows"] == 1990
+    assert "10 of 2,000 rows have no label" in shown["warnings"][0]
+    options = ("--recall", "0.5", "--valid", "partly.csv", "--encoding", "cp1252")
+    assert "--drop-unlabelled" in run("predict", model, "partly.csv", *options, fails=True).stderr
+    rows = as_json("predict", model, "partly.csv", *options, "--drop-unlabelled")["label"]
+    assert len(rows) == 2000
+
+
+def test_rows_of_a_matrix_have_no_identifier(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.savez("a.npz", X=rng.normal(size=(60, 2)), y=np.arange(60) % 3 == 0)
+    run("--quiet", "train", "a.npz", "--solver", "lbfgs", "-o", "m.apmax")
+    refused = run("predict", "m.apmax", "a.npz", "--id", "customer", fails=True)
+    assert "--id names a column, but a.npz is not a table" in refused.stderr

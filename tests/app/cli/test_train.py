@@ -180,6 +180,19 @@ def test_leaks_and_identifiers_are_reported(folder: Path, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["train", "compare"])
+@pytest.mark.parametrize(
+    "options", ["--drop recovered,status,row --id customer", "--only income,city,since"]
+)
+def test_columns_that_are_left_out_are_not_reported(
+    folder: Path, command: str, options: str
+) -> None:
+    with_leaks().to_csv("leaky.csv", index=False)
+    fast = LBFGS if command == "train" else ("--folds", "2", "--repeats", "1")
+    options = f"leaky.csv --target defaulted --strict {options}"
+    assert as_json(command, *shlex.split(options), *fast)["findings"] == []
+
+
+@pytest.mark.parametrize("command", ["train", "compare"])
 def test_strict_makes_them_an_error_before_anything_is_written(folder: Path, command: str) -> None:
     with_leaks().to_csv("leaky.csv", index=False)
     before = set(os.listdir())
