@@ -92,6 +92,7 @@ REFUSED = {
     "predict m.apmax valid.csv -o p.csv --valid valid.csv": "leave it out",
     "predict m.apmax valid.csv -o p.csv --id citty": "did you mean 'city'?",
     "predict m.apmax odd.csv -o p.csv --id label": "rename it",
+    "predict m.apmax odd.csv -o p.csv --id 2": "give its name",
     "predict m.apmax valid.csv -o valid.csv --valid valid.csv": "would be overwritten",
 }
 

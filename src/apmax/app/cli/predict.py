@@ -167,6 +167,8 @@ def _identifiers(dataset: Dataset, given: str | None, default: str | None) -> di
     if given is None and default not in names:
         return {}
     name = str(default) if given is None else find_column(names, given, option="--id")
+    if given not in (None, name):  # only a name is known before reading, to keep 00123 as text
+        raise ParameterError(f"--id = {given} is the column {name!r}: give its name")
     if name in OUTPUT:
         raise ParameterError(f"--id = {name!r} is a column of the output: rename it in the file")
     values, numeric = dataset.X[name], pd.api.types.is_numeric_dtype(dataset.X[name])
