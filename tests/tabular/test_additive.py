@@ -332,3 +332,27 @@ def test_a_wide_table_has_one_function_per_column(wide: tuple[Any, Any]) -> None
     assert model.linear_.coef_.shape == (1, table.shape[1])
     first = model.shape_functions_["x0"]
     assert np.corrcoef(first.effect, np.log(first.grid))[0, 1] > 0.95
+
+
+def test_a_column_with_one_value_besides_missing_ones_has_mean_effect_0() -> None:
+    seldom = np.where(np.isnan(AGE), np.nan, 7.0)
+    table = pd.DataFrame({"distance": DISTANCE, "seldom": seldom})
+    model = clone(PLAIN).fit(table, Y)
+    contribution = model.explain(table)["seldom"]
+    assert contribution.mean() == pytest.approx(0, abs=1e-9)
+    assert contribution[np.isnan(AGE)].mean() > contribution[~np.isnan(AGE)].mean() + 0.5
+    fitted = model.shape_functions_["seldom"]
+    assert fitted.importance == pytest.approx(contribution.std(ddof=0))
+    assert model.predict_proba(table)[:, 1].mean() == pytest.approx(Y.mean(), rel=0.1)
+
+
+def test_few_positives_warn() -> None:
+    with pytest.warns(UserWarning, match="`y` holds 20 positive examples"):
+        clone(PLAIN).fit(X, np.isin(ROWS, ROWS[Y][:20]))
+
+
+def test_lists_of_numbers_and_text_keep_their_numbers() -> None:
+    rows = [list(row) for row in zip(DISTANCE.tolist(), COLOUR.tolist(), strict=True)]
+    model = clone(PLAIN).fit(rows, Y)
+    assert isinstance(model.shape_functions_["x0"], NumberEffect)
+    assert isinstance(model.shape_functions_["x1"], CategoryEffect)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import sklearn
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, TimeSeriesSplit
@@ -288,3 +289,29 @@ def test_a_wide_table_is_fitted() -> None:
     labels = rng.random(200) < 1 / (1 + np.exp(-3 * wide["0"]))
     model = clone(SMALL).set_params(models=["boosting-5x100"]).fit(wide, labels)
     assert model.score(wide, labels) > 0.7
+
+
+def test_it_fits_under_metadata_routing() -> None:
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = clone(SMALL).fit(X[TRAIN], Y[TRAIN])
+    np.testing.assert_array_equal(
+        model.decision_function(X[TEST]), MODEL.decision_function(X[TEST])
+    )
+
+
+def test_few_positives_warn() -> None:
+    with pytest.warns(UserWarning, match="`y` holds 20 positive examples"):
+        clone(SMALL).fit(X, np.isin(ROWS, ROWS[Y][:20]))
+
+
+def test_huge_numbers_are_clipped_for_trees() -> None:
+    table = X.assign(distance=X["distance"] * 1e250)
+    model = AutoAPClassifier(["logistic", "boosting-5x100", "random-forest"], cv=2)
+    model.fit(table[TRAIN], Y[TRAIN])
+    assert model.score(table[TEST], Y[TEST]) > 1.5 * Y[TEST].mean()
+
+
+def test_random_state_may_be_none_or_a_generator() -> None:
+    for seed in (None, np.random.RandomState(0)):
+        model = clone(SMALL).set_params(models=["boosting-5x100"], random_state=seed)
+        assert model.fit(X[TRAIN], Y[TRAIN]).best_ == "boosting-5x100"

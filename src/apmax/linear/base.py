@@ -82,8 +82,8 @@ class LinearAPModel(BinaryAPClassifier):
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class, in the order of ``classes_``.
 
-        Log-odds beyond ``log_odds_limits_`` are extrapolation and are raised by less than 1 above
-        the limit, in the same order.
+        Log-odds beyond ``log_odds_limits_`` are extrapolation; here they exceed the limit by less
+        than 1, in the same order.
         """
         positive = expit(limited(self.decision_function(X), *self.log_odds_limits_))
         return np.column_stack([1.0 - positive, positive])

@@ -367,8 +367,8 @@ def _calibration(margins: Floats, data: TrainingSet) -> Calibration:
         warnings.warn(
             f"the log-odds are not linear in the score: probabilities by bins would have a "
             f"log-loss {saved:.0%} lower; the ranking is not affected. For better probabilities "
-            "use CalibratedClassifierCV(model, method='isotonic'), or transform skewed features, "
-            "for example with QuantileTransformer",
+            "use AdditiveAPClassifier, or CalibratedClassifierCV(model, method='isotonic'), or "
+            "transform skewed features, for example with QuantileTransformer",
             UserWarning,
             stacklevel=5,
         )
