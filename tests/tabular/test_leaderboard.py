@@ -18,7 +18,7 @@ AP = {
 }
 SHARE = 0.25
 BOARD = Leaderboard.of(
-    AP, dict.fromkeys(AP, 0.5), {"plain": 1.0, "better": 20.0, "worse": 3.0}, SHARE
+    AP, dict.fromkeys(AP, 0.5), {"plain": 1.0, "better": 20.0, "worse": 3.0}, SHARE, "better"
 )
 
 
@@ -44,7 +44,7 @@ def test_the_standard_error_is_that_of_nadeau_and_bengio() -> None:
 def test_a_single_fold_has_no_standard_error() -> None:
     assert math.isnan(standard_error(np.array([0.5]), 0.2))
     ap = {"plain": np.array([0.5]), "better": np.array([0.6])}
-    board = Leaderboard.of(ap, {"plain": 1, "better": 1}, {"plain": 1, "better": 1}, 0.2)
+    board = Leaderboard.of(ap, {"plain": 1, "better": 1}, {"plain": 1, "better": 1}, 0.2, "better")
     assert math.isnan(board[0].ap_se)
     assert "nan" in str(board)
     assert simplest_within_error(["plain", "better"], ap, 0.2) == "better"
@@ -71,7 +71,8 @@ def test_print_shows_a_table() -> None:
     assert lines[2].split() == [
         "plain", "0.6000", "±", "0.0624", "-0.0500", "±", "0.0088", "0.5000", "1.0"
     ]  # fmt: skip
-    assert len({len(line) for line in lines}) == 1
+    assert lines[1].endswith("  chosen")
+    assert len({len(line.removesuffix("  chosen")) for line in lines}) == 1
 
 
 def test_it_converts_to_a_data_frame() -> None:

@@ -205,7 +205,7 @@ class AutoAPClassifier(BinaryAPClassifier):
         self.best_ = simplest_within_error([*ap], ap, test_share)
         self.blend_ = blends[self.best_].pruned()
         losses = {name: blend.log_loss for name, blend in blends.items()}
-        self.leaderboard_ = Leaderboard.of(ap, losses, seconds, test_share)
+        self.leaderboard_ = Leaderboard.of(ap, losses, seconds, test_share, self.best_)
         self.stack_weights_ = blends[STACK].weights if STACK in blends else {}
         self.models_ = {name: one.models for name, one in candidates.items()}
 

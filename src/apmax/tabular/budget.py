@@ -74,9 +74,12 @@ class Budget:
         sizes = np.unique(np.geomspace(min(rows, PILOT_ROWS[1]), rows, 50).astype(int))
         fitting = [int(size) for size in sizes if seconds(int(size)) <= time_left]
         if not fitting:
+            needed = seconds(int(sizes[0]))
+            spent = (self.seconds or 0.0) - self.left
             raise ParameterError(
                 f"`time_budget` = {self.seconds:g} s is too small for one model: {models[0]} takes "
-                f"about {seconds(int(sizes[0])):.2g} s on {sizes[0]} rows; use 60 s or more"
+                f"about {needed:.2g} s on {sizes[0]} rows, after {spent:.2g} s of trial fits; use "
+                f"{np.ceil(4 * (needed + spent)):g} s or more"
             )
         return Plan(models, fitting[-1])
 

@@ -26,6 +26,8 @@ class Standing(NamedTuple):
     """Of the calibrated, held-out probabilities."""
     seconds: float
     """Time spent on all fits of the model."""
+    chosen: bool
+    """Whether this model predicts."""
 
 
 class Leaderboard(tuple[Standing, ...]):
@@ -43,6 +45,7 @@ class Leaderboard(tuple[Standing, ...]):
         log_loss: dict[str, float],
         seconds: dict[str, float],
         test_share: float,
+        chosen: str,
     ) -> Leaderboard:
         """Rank models by the mean of their AP per fold; `test_share` is that of a fold."""
         names = sorted(ap, key=lambda name: -float(ap[name].mean()))
@@ -56,6 +59,7 @@ class Leaderboard(tuple[Standing, ...]):
                 standard_error(ap[name] - best, test_share),
                 log_loss[name],
                 seconds[name],
+                name == chosen,
             )
             for name in names
         )
@@ -68,7 +72,7 @@ class Leaderboard(tuple[Standing, ...]):
         lines += [
             f"{one.model:<{width}}  {one.ap:.4f} ± {one.ap_se:.4f}  "
             f"{one.difference:+.4f} ± {one.difference_se:.4f}  "
-            f"{one.log_loss:8.4f}  {one.seconds:7.1f}"
+            f"{one.log_loss:8.4f}  {one.seconds:7.1f}{'  chosen' if one.chosen else ''}"
             for one in self
         ]
         return "\n".join(lines)
