@@ -78,7 +78,7 @@ def test_print_shows_a_table() -> None:
 def test_it_converts_to_a_data_frame() -> None:
     table = pd.DataFrame(BOARD)
     assert [*table.columns] == [
-        "model", "ap", "ap_se", "difference", "difference_se", "log_loss", "seconds"
+        "model", "ap", "ap_se", "difference", "difference_se", "log_loss", "seconds", "chosen"
     ]  # fmt: skip
     assert table["model"].tolist() == ["better", "plain", "worse"]
 
