@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,10 @@ from hypothesis import settings
 BESIDE_THE_CLONE = Path(__file__).parents[2] / "shared" / "data"
 if BESIDE_THE_CLONE.is_dir():
     os.environ.setdefault("APMAX_DATA", str(BESIDE_THE_CLONE))
+
+# A shell without job control starts background commands with Ctrl-C ignored; tests press it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("apmax", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("apmax")
