@@ -99,7 +99,7 @@ class NumberReader:
     def convert(self, texts: Mapping[str, Any], *, points: bool) -> dict[str, Any]:
         """Return the columns that are not plain numbers, read as numbers.
 
-        `points` tells that other columns of the file have decimal points for certain.
+        `points` is whether other columns of the file certainly have decimal points.
         """
         looked = {name: _numerals(values) for name, values in texts.items()}
         possible = {

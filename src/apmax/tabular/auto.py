@@ -44,7 +44,7 @@ class AutoAPClassifier(BinaryAPClassifier):
         Names of the models to compare, from `apmax.tabular.NAMES`. The default is all.
     time_budget : float, optional
         Seconds for `fit`. If the data are too large for it, negatives are sampled (with weights),
-        and the most expensive models are left out; a warning says so.
+        and the most expensive models are left out, with a warning.
     categorical_features : "from_dtype" or array-like, default="from_dtype"
         As in :class:`AdditiveAPClassifier`.
     cv : int, splitter or iterable, optional
