@@ -17,12 +17,13 @@ from apmax.interrupts import cooperative_interrupts, interrupt_on_hold, raise_if
 from apmax.linear.averaging import gains_over_first, standardised, weigh_by_score
 from apmax.linear.base import LinearAPModel, TrainingSet, logger
 from apmax.linear.blas_threads import one_blas_thread
-from apmax.linear.design import Design, make_design, product
+from apmax.linear.design import Design, make_design
 from apmax.linear.folds import Fold, folds_of
 from apmax.linear.full_batch import Minimum, fit_logistic
+from apmax.linear.held_out import calibration_of, held_out_margins
 from apmax.linear.history import EvaluationSet, ProgressLog
 from apmax.linear.path import Anchor, Path
-from apmax.linear.platt import Calibration, calibrate, misfit
+from apmax.linear.platt import Calibration
 from apmax.linear.result import FitResult
 from apmax.linear.thinning import thinned
 from apmax.objective.surrogates import Surrogate, resolve_with_gamma
@@ -30,8 +31,6 @@ from apmax.validation import Floats, check_count, check_real
 
 DEFAULT_ALPHAS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 DEFAULT_CS = tuple(np.logspace(-4, 4, 10).tolist())
-MISFIT = 0.03
-"""Share of the log-loss lost to linear log-odds from which a fit warns."""
 SEARCH_GAIN = 1e-5
 """Relative gain of an iteration below which a fit stops while C is chosen."""
 
@@ -239,8 +238,8 @@ class APClassifierCV(LinearAPModel):
         mean, *of_folds = (
             standardised(like, like.scaled(w), sample.weight) for w in (on_all, *means[1:])
         )
-        held_out = _held_out_margins(folds, of_folds)
-        calibration = _calibration(held_out, folds[0].data)
+        held_out = held_out_margins(folds, of_folds)
+        calibration = calibration_of(held_out, folds[0].data)
         return _Choice(
             weights, {search.scale: scores[1:]}, mean, _result_of(fits), held_out, calibration
         )
@@ -344,35 +343,6 @@ def _result_of(members: Sequence[Minimum]) -> FitResult:
         "leave out the smallest alphas"
     )
     return FitResult(False, False, message, iterations)
-
-
-def _held_out_margins(folds: list[Fold], models: list[Floats]) -> Floats:
-    """Return the margins by each fold's model of the rows that it has not seen, otherwise NaN."""
-    margins = np.full(folds[0].data.positive.size, np.nan)
-    for fold, w in zip(folds, models, strict=True):
-        margins[fold.test_rows] = product(fold.data.X[fold.test_rows], w[:-1]) + w[-1]
-    return margins
-
-
-def _calibration(margins: Floats, data: TrainingSet) -> Calibration:
-    """Calibrate held-out margins, and warn if their log-odds are not linear."""
-    seen = ~np.isnan(margins)
-    if data.weight is not None:
-        seen &= data.weight > 0
-    positive, weight = data.positive[seen], None if data.weight is None else data.weight[seen]
-    fit = calibrate(margins[seen], positive, weight, data.total)
-    enough = np.count_nonzero(positive) >= 2 * FEW_POSITIVES
-    saved = misfit(margins[seen], positive, weight, fit) if enough else 0.0
-    if saved > MISFIT:
-        warnings.warn(
-            f"the log-odds are not linear in the score: probabilities by bins would have a "
-            f"log-loss {saved:.0%} lower; the ranking is not affected. For better probabilities "
-            "use AdditiveAPClassifier, or CalibratedClassifierCV(model, method='isotonic'), or "
-            "transform skewed features, for example with QuantileTransformer",
-            UserWarning,
-            stacklevel=5,
-        )
-    return fit
 
 
 def _keep_logistic(path: Path, data: TrainingSet, search: _LogisticSearch) -> _Choice:
