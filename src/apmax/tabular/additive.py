@@ -7,28 +7,24 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import (
-    check_array,
-    check_consistent_length,
     check_is_fitted,
-    validate_data,
 )
 
 from apmax.binary_classifier import BinaryAPClassifier, unchanged_on_error
-from apmax.binary_target import BinaryTarget, binary_target, warn_if_few
+from apmax.binary_target import BinaryTarget, warn_if_few
 from apmax.errors import ShapeError
 from apmax.interrupts import cooperative_interrupts
 from apmax.linear import APClassifierCV, FitResult
 from apmax.linear.design import product
 from apmax.linear.platt import calibrate, centre_and_spread
-from apmax.splits import Split, make_splits
-from apmax.tabular.columns import Columns, Table
+from apmax.splits import Split
+from apmax.tabular.columns import Table
 from apmax.tabular.effects import Effect
 from apmax.tabular.interactions import Pairs, find_pairs
-from apmax.tabular.sampling import without_weightless_rows
 from apmax.tabular.terms import Term, effects, main_terms, matrix
+from apmax.tabular.training_data import checked_rows, training_data
 from apmax.validation import Floats, check_count, shares
 
 
@@ -159,15 +155,7 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         if self.interactions != "auto":
             why = "it is a number of pairs of columns, or 'auto'"
             check_count(self.interactions, "interactions", at_least=0, why=why)  # type: ignore[arg-type]
-        X = checked_rows(self, X, reset=True)
-        target = binary_target(
-            y, sample_weight, pos_label=self.pos_label, estimator=type(self).__name__
-        )
-        check_consistent_length(X, target.positive)
-        splits = make_splits(self.cv, X, target.positive, target.weight, groups)
-        X, target, splits = without_weightless_rows(X, target, splits)
-        self.columns_ = Columns(X, self.categorical_features)
-        table = self.columns_.fit_transform(X, target.counts)
+        X, target, splits, self.columns_, table = training_data(self, X, y, sample_weight, groups)
         terms = main_terms(self.columns_, table, target)
         with cooperative_interrupts():
             pairs = Pairs([], None)
@@ -278,22 +266,3 @@ class AdditiveAPClassifier(BinaryAPClassifier):
     def _table(self, X: Any) -> Table:
         check_is_fitted(self, "shape_functions_")
         return self.columns_.transform(checked_rows(self, X, reset=False))
-
-
-def checked_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
-    """Return X as a frame or a two-dimensional array, and check names and number of columns."""
-    if sp.issparse(X):
-        raise ShapeError(
-            f"{type(estimator).__name__} needs a dense X with one column per feature: use "
-            "APClassifierCV for a sparse matrix, or X.toarray()"
-        )
-    if not hasattr(X, "columns"):
-        if not hasattr(X, "dtype") and np.asarray(X).dtype.kind in "US":
-            X = np.asarray(X, dtype=object)  # lists of numbers and text: no number becomes text
-        X = check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=1)
-    if X.shape[0] == 0 or X.shape[1] == 0:
-        raise ShapeError(
-            f"`X` has shape {tuple(X.shape)}: it needs at least one row and one column"
-        )
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
-    return X

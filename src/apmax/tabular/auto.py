@@ -9,21 +9,19 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from apmax.binary_classifier import BinaryAPClassifier, unchanged_on_error
-from apmax.binary_target import binary_target, warn_if_few
+from apmax.binary_target import warn_if_few
 from apmax.errors import ParameterError, UnknownNameError
 from apmax.interrupts import cooperative_interrupts
-from apmax.splits import make_splits
-from apmax.tabular.additive import AdditiveAPClassifier, checked_rows
+from apmax.tabular.additive import AdditiveAPClassifier
 from apmax.tabular.budget import Budget, planned
-from apmax.tabular.columns import Columns
 from apmax.tabular.leaderboard import Leaderboard, simplest_within_error
 from apmax.tabular.library import NAMES, STACK, Shape, encoded, log_odds
-from apmax.tabular.sampling import without_weightless_rows
 from apmax.tabular.search import Candidate, Search, TrainingTable
 from apmax.tabular.stacking import Blend
+from apmax.tabular.training_data import checked_rows, training_data
 from apmax.validation import Floats, check_real
 
 logger = logging.getLogger("apmax")
@@ -126,15 +124,7 @@ class AutoAPClassifier(BinaryAPClassifier):
         if not isinstance(seed, (int, np.integer)):
             seed = check_random_state(seed).randint(2**31 - 1)
         budget = Budget(self._checked_budget())
-        X = checked_rows(self, X, reset=True)
-        target = binary_target(
-            y, sample_weight, pos_label=self.pos_label, estimator=type(self).__name__
-        )
-        check_consistent_length(X, target.positive)
-        splits = make_splits(self.cv, X, target.positive, target.weight, groups)
-        X, target, splits = without_weightless_rows(X, target, splits)
-        self.columns_ = Columns(X, self.categorical_features)
-        table = self.columns_.fit_transform(X, target.counts)
+        X, target, splits, self.columns_, table = training_data(self, X, y, sample_weight, groups)
         data = TrainingTable(
             X,
             encoded(table),

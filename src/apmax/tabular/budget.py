@@ -109,11 +109,11 @@ def planned(names: list[str], search: Search, budget: Budget) -> tuple[list[str]
     kept = [name for name in names if name not in dropped]
     message = f"`time_budget` = {budget.seconds:g} s"
     if dropped:
-        warnings.warn(f"{message} leaves no time for {', '.join(dropped)}", stacklevel=5)
+        warnings.warn(f"{message} leaves no time for {', '.join(dropped)}", stacklevel=4)
     if plan.rows == n:
         return kept, search
     warnings.warn(
-        f"{message} is short for {n} rows: fitted to a weighted sample of {plan.rows}", stacklevel=5
+        f"{message} is short for {n} rows: fitted to a weighted sample of {plan.rows}", stacklevel=4
     )
     return kept, search.sampled(plan.rows)
 

@@ -112,7 +112,7 @@ class Columns:
         self.of_category = [self.of_category[k] for k in codes]
         if self.ignored:
             message = f"columns without information are ignored: {_listed(self.ignored)}"
-            warnings.warn(message, UserWarning, stacklevel=4)  # the caller of `fit`
+            warnings.warn(message, UserWarning, stacklevel=5)  # the caller of `fit`
         return Table(table.numbers[:, numbers], table.codes[:, codes])
 
     def _informative(self, values: NDArray[Any], places: Sequence[int]) -> list[int]:
