@@ -6,6 +6,7 @@ renews the blocks, and the tests fail if a page differs from the results.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 from benchmarks import remedies, tabular
 from benchmarks.remedies import gains
 from benchmarks.tables import MOST_TRAINING_ROWS
+from benchmarks.timing import RESULTS
 
 NAMES = {
     "logistic": "tuned logistic regression",
@@ -86,6 +88,39 @@ def gains_by_size() -> str:
         rows.append([f"{low:,}–{high:,}", str(len(tables)), *found, f"{np.median(cpu):.0f} s"])
     header = ["training rows", "tables", "over logistic regression", "over boosted trees"]
     return markdown([*header, "median CPU time"], rows)
+
+
+def speed(name: str) -> str:
+    """Show measured ratios with their targets."""
+    rows = [
+        [
+            line["what"],
+            f"{line['measured']:.3g}",
+            f"{'≥' if line['at_least'] else '≤'} {line['bar']:g}",
+        ]
+        for line in _stored(name)
+    ]
+    return markdown(["", "measured", "target"], rows)
+
+
+def linear_quality() -> str:
+    """Show test AP of linear models and boosted trees on the sets of ``make bench-quality``."""
+    rows = [
+        [
+            row["data"],
+            f"{row['logistic']:.4f}",
+            f"{row['apmax']:.4f}",
+            gain_and_error(row["apmax"] - row["logistic"], row["error"]),
+            f"{row['trees']:.4f}",
+        ]
+        for row in _stored("linear_quality")
+    ]
+    header = ["data", "logistic regression", "APClassifierCV", "gain ± standard error"]
+    return markdown([*header, "boosted trees"], rows)
+
+
+def _stored(name: str) -> Any:
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def remedy_gains() -> str:
