@@ -20,7 +20,7 @@ from apmax.errors import ShapeError
 from apmax.linear.design import Design, product
 from apmax.linear.platt import Calibration, calibrate, limited
 from apmax.linear.result import FitResult
-from apmax.validation import Floats, Mask
+from apmax.validation import Floats, Mask, check_no_label_is_missing
 
 logger = logging.getLogger("apmax")
 VECTORS = 16
@@ -100,6 +100,8 @@ class LinearAPModel(BinaryAPClassifier):
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> TrainingSet:
         """Validate the data and find the positive class."""
+        if y is not None and (labels := np.asarray(y)).ndim == 1:
+            check_no_label_is_missing(labels, "y")
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), order="C"
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,13 +31,14 @@ class Standing(NamedTuple):
     """Whether this model predicts."""
 
 
-class Leaderboard(tuple[Standing, ...]):
+@dataclass(frozen=True)
+class Leaderboard(Sequence[Standing]):
     """Standings of all models, the best first; ``print`` shows a table.
 
     ``pandas.DataFrame(leaderboard)`` makes a data frame of it.
     """
 
-    __slots__ = ()
+    standings: tuple[Standing, ...]
 
     @classmethod
     def of(
@@ -51,18 +53,26 @@ class Leaderboard(tuple[Standing, ...]):
         names = sorted(ap, key=lambda name: -float(ap[name].mean()))
         best = ap[names[0]]
         return cls(
-            Standing(
-                name,
-                float(ap[name].mean()),
-                standard_error(ap[name], test_share),
-                float((ap[name] - best).mean()),
-                standard_error(ap[name] - best, test_share),
-                log_loss[name],
-                seconds[name],
-                name == chosen,
+            tuple(
+                Standing(
+                    name,
+                    float(ap[name].mean()),
+                    standard_error(ap[name], test_share),
+                    float((ap[name] - best).mean()),
+                    standard_error(ap[name] - best, test_share),
+                    log_loss[name],
+                    seconds[name],
+                    name == chosen,
+                )
+                for name in names
             )
-            for name in names
         )
+
+    def __len__(self) -> int:
+        return len(self.standings)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.standings[place]
 
     def __str__(self) -> str:
         width = max([len("model"), *(len(one.model) for one in self)])
