@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -79,19 +78,9 @@ class LinearAPModel(BinaryAPClassifier):
         X = validate_data(self, X, accept_sparse="csr", reset=False)
         return np.asarray(product(X, self.coef_[0]) + self.intercept_[0])
 
-    def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of each class, in the order of ``classes_``.
-
-        Log-odds beyond ``log_odds_limits_`` are extrapolation; here they exceed the limit by less
-        than 1, in the same order.
-        """
-        positive = expit(limited(self.decision_function(X), *self.log_odds_limits_))
-        return np.column_stack([1.0 - positive, positive])
-
-    def predict_log_proba(self, X: Any) -> Floats:
-        """Return the logarithm of the probabilities, finite for any log-odds."""
-        log_odds = limited(self.decision_function(X), *self.log_odds_limits_)
-        return -np.column_stack([np.logaddexp(0.0, log_odds), np.logaddexp(0.0, -log_odds)])
+    def _calibrated_log_odds(self, X: Any) -> Floats:
+        """Return log-odds of ``classes_[1]`` that exceed `log_odds_limits_` by less than 1."""
+        return limited(self.decision_function(X), *self.log_odds_limits_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
