@@ -19,6 +19,7 @@ from apmax.errors import ShapeError
 from apmax.linear.design import Design, product
 from apmax.linear.platt import Calibration, calibrate, limited
 from apmax.linear.result import FitResult
+from apmax.sampling import sample_for_search
 from apmax.validation import Floats, Mask, check_no_label_is_missing
 
 logger = logging.getLogger("apmax")
@@ -58,6 +59,28 @@ class TrainingSet(NamedTuple):
             positive=self.positive[which],
             weight=weight,
             total=share * self.total,
+        )
+
+    def thinned(self, seed: int, rows: NDArray[np.intp] | None = None) -> TrainingSet:
+        """Return some of the rows, by default all, or a weighted sample of them if they are many.
+
+        The seed makes samples of different folds independent, so that the mean of their models
+        rests on more rows than one of them.
+        """
+        which = np.arange(self.positive.size) if rows is None else rows
+        weight = None if self.weight is None else self.weight[which]
+        sample = sample_for_search(self.positive[which], weight, seed)
+        if sample is None:
+            return self if rows is None else self.rows(rows)
+        chosen = which[sample[0]]
+        given = which.size / self.positive.size
+        if self.weight is not None and weight is not None:
+            given = float(weight.sum() / self.weight.sum())
+        return self._replace(
+            X=self.X[chosen],
+            positive=self.positive[chosen],
+            weight=sample[1],
+            total=given * self.total,
         )
 
 

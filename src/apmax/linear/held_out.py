@@ -11,6 +11,7 @@ from apmax.linear.base import TrainingSet
 from apmax.linear.design import product
 from apmax.linear.folds import Fold
 from apmax.linear.platt import Calibration, calibrate, misfit
+from apmax.splits import mean_held_out
 from apmax.validation import Floats
 
 MISFIT = 0.03
@@ -18,11 +19,16 @@ MISFIT = 0.03
 
 
 def held_out_margins(folds: list[Fold], models: list[Floats]) -> Floats:
-    """Return the margins by each fold's model of the rows that it has not seen, otherwise NaN."""
-    margins = np.full(folds[0].data.positive.size, np.nan)
-    for fold, w in zip(folds, models, strict=True):
-        margins[fold.test_rows] = product(fold.data.X[fold.test_rows], w[:-1]) + w[-1]
-    return margins
+    """Return the margins by each fold's model of the rows that it has not seen, otherwise NaN.
+
+    Rows that several folds hold out have the mean of their margins.
+    """
+    margins = [
+        product(fold.data.X[fold.test_rows], w[:-1]) + w[-1]
+        for fold, w in zip(folds, models, strict=True)
+    ]
+    splits = [(fold.train_rows, fold.test_rows) for fold in folds]
+    return mean_held_out(splits, margins, folds[0].data.positive.size)
 
 
 def calibration_of(margins: Floats, data: TrainingSet) -> Calibration:
