@@ -87,7 +87,7 @@ class APClassifierCV(LinearAPModel):
     out_of_fold_ : ndarray of shape (n_samples,)
         Log-odds of ``classes_[1]`` for each row by the models of the split that holds it out; NaN
         for a row that no split holds out.
-    log_odds_limits_ : tuple of float
+    log_odds_limits_, log_odds_curve_
         As in :class:`APClassifier`.
     n_iter_ : int
         Largest number of iterations of a fit on all data.
@@ -117,6 +117,8 @@ class APClassifierCV(LinearAPModel):
 
     scales: tuple[str, ...] = ("deviation", "maximum")
     """Scalings of the features to try; see :mod:`apmax.linear.design`."""
+    curved = True
+    """Whether probabilities may be a curve of the log-odds."""
 
     def __init__(
         self,
@@ -241,7 +243,7 @@ class APClassifierCV(LinearAPModel):
             standardised(like, like.scaled(w), sample.weight) for w in (on_all, *means[1:])
         )
         held_out = held_out_margins(folds, of_folds)
-        calibration = calibration_of(held_out, folds[0].data)
+        calibration = calibration_of(held_out, folds[0].data, curved=self.curved)
         return _Choice(
             weights, {search.scale: scores[1:]}, mean, _result_of(fits), held_out, calibration
         )

@@ -35,6 +35,7 @@ class BasisAPClassifierCV(APClassifierCV):
     """APClassifierCV for basis functions, whose scale is part of the penalty."""
 
     scales = ("given",)
+    curved = False  # effects sum to the log-odds of the probabilities
 
     def margins_without(self, train: TrainingSet, X: Any) -> Floats:
         """Return margins of other rows by the chosen models, fitted to `train` alone.
@@ -59,7 +60,9 @@ class BasisAPClassifierCV(APClassifierCV):
         centre, spread = centre_and_spread(margins, share)
         seen = ~np.isnan(held_out)
         weight = None if target.weight is None else target.weight[seen]
-        fit = calibrate(held_out[seen], target.positive[seen], weight, target.total)
+        fit = calibrate(
+            held_out[seen], target.positive[seen], weight, target.total, curved=self.curved
+        )
         slope = fit.slope / (spread or 1.0)
         self.coef_ = slope * self.coef_
         self.intercept_ = np.array([fit.offset - slope * centre])
