@@ -7,24 +7,27 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import (
-    check_is_fitted,
-)
+from sklearn.utils.validation import check_is_fitted
 
 from apmax.binary_classifier import BinaryAPClassifier, unchanged_on_error
 from apmax.binary_target import BinaryTarget, warn_if_few
 from apmax.errors import ShapeError
-from apmax.interrupts import cooperative_interrupts
+from apmax.interrupts import cooperative_interrupts, raise_if_interrupted
 from apmax.linear import APClassifierCV, FitResult
-from apmax.linear.design import product
+from apmax.linear.averaging import standardised
+from apmax.linear.base import TrainingSet
+from apmax.linear.blas_threads import one_blas_thread
+from apmax.linear.design import make_design, product
+from apmax.linear.path import Anchor
 from apmax.linear.platt import calibrate, centre_and_spread
-from apmax.splits import Split
-from apmax.tabular.columns import Table
+from apmax.splits import Split, mean_held_out
+from apmax.tabular.columns import INTERCEPT, Table, frame_like
 from apmax.tabular.effects import Effect
 from apmax.tabular.interactions import Pairs, find_pairs
 from apmax.tabular.terms import Term, effects, main_terms, matrix
-from apmax.tabular.training_data import checked_rows, training_data
+from apmax.tabular.training_data import as_given, checked_rows, training_data
 from apmax.validation import Floats, check_count, shares
 
 
@@ -32,6 +35,23 @@ class BasisAPClassifierCV(APClassifierCV):
     """APClassifierCV for basis functions, whose scale is part of the penalty."""
 
     scales = ("given",)
+    curved = False  # effects sum to the log-odds of the probabilities
+
+    def margins_without(self, train: TrainingSet, X: Any) -> Floats:
+        """Return margins of other rows by the chosen models, fitted to `train` alone.
+
+        They are in units of the deviation of training margins.
+        """
+        ((scale, weights),) = self.weights_.items()
+        used = np.flatnonzero(weights[1:])
+        path = self._checked_path()
+        path = path._replace(alphas=tuple(path.alphas[k] for k in used))
+        design = make_design(train.X, scale, train.weight)
+        mean = np.zeros(design.parameters)
+        for k, found in zip((0, *used + 1), path.fits(Anchor(design, self.C_), train), strict=True):
+            mean += weights[k] * standardised(design, found.w, train.weight)
+        mean = standardised(design, design.scaled(mean), train.weight)
+        return np.asarray(product(X, mean[:-1]) + mean[-1])
 
     def recalibrate(self, X: Any, held_out: Floats, target: BinaryTarget) -> None:
         """Calibrate to margins of other models, in units of the deviation of training margins."""
@@ -40,7 +60,9 @@ class BasisAPClassifierCV(APClassifierCV):
         centre, spread = centre_and_spread(margins, share)
         seen = ~np.isnan(held_out)
         weight = None if target.weight is None else target.weight[seen]
-        fit = calibrate(held_out[seen], target.positive[seen], weight, target.total)
+        fit = calibrate(
+            held_out[seen], target.positive[seen], weight, target.total, curved=self.curved
+        )
         slope = fit.slope / (spread or 1.0)
         self.coef_ = slope * self.coef_
         self.intercept_ = np.array([fit.offset - slope * centre])
@@ -88,6 +110,8 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         As in :class:`APClassifierCV`.
     linear_ : APClassifierCV
         The fitted coefficients of the basis functions.
+    out_of_fold_ : ndarray of shape (n_samples,)
+        As in :class:`APClassifierCV`; NaN for rows of weight 0.
     result_ : FitResult
         Whether all fits converged, and whether Ctrl-C ended the search.
 
@@ -113,6 +137,7 @@ class AdditiveAPClassifier(BinaryAPClassifier):
     shape_functions_: dict[str, Effect]
     intercept_: float
     linear_: APClassifierCV
+    out_of_fold_: Floats
     result_: FitResult
 
     def __init__(
@@ -155,30 +180,38 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         if self.interactions != "auto":
             why = "it is a number of pairs of columns, or 'auto'"
             check_count(self.interactions, "interactions", at_least=0, why=why)  # type: ignore[arg-type]
-        X, target, splits, self.columns_, table = training_data(self, X, y, sample_weight, groups)
+        data = training_data(self, X, y, sample_weight, groups)
+        self.columns_, table, target, splits = data.columns, data.table, data.target, data.splits
         terms = main_terms(self.columns_, table, target)
         with cooperative_interrupts():
-            pairs = Pairs([], None)
+            pairs = Pairs([], [])
             if self.interactions != 0:
-                pairs = find_pairs(self.columns_, terms, table, target, splits, self.interactions)
-            self._fit_terms([*terms, *pairs.terms], table, target, splits, pairs.held_out)
+                pairs = find_pairs(
+                    self.columns_,
+                    terms,
+                    table,
+                    target,
+                    splits,
+                    self.interactions,
+                    self.on_progress,
+                )
+            log_odds = self._fit_terms(terms, pairs, table, target, splits)
         warn_if_few(target.positive, stacklevel=4)
         self.classes_, self.pos_label_ = target.classes, target.pos_label
+        log_odds = log_odds if self.pos_label_ == self.classes_[1] else -log_odds
+        self.out_of_fold_ = as_given(log_odds, data.rows, data.given)
         return self
 
     def _fit_terms(
         self,
-        terms: Sequence[Term],
+        main: Sequence[Term],
+        pairs: Pairs,
         table: Table,
         target: BinaryTarget,
         splits: Sequence[Split],
-        held_out: Floats | None,
-    ) -> None:
-        """Fit the coefficients of the terms and set the functions.
-
-        `held_out` are margins for the calibration, in units of training margins. They are needed
-        if terms were chosen by all labels, so that the folds of `linear_` are not independent.
-        """
+    ) -> Floats:
+        """Fit the coefficients of the terms, set the functions and return held-out log-odds."""
+        terms: list[Term] = [*main, *pairs.terms]
         self.linear_ = BasisAPClassifierCV(cv=splits, n_jobs=self.n_jobs)
         self.linear_.on_progress = self.on_progress
         with warnings.catch_warnings():
@@ -186,7 +219,9 @@ class AdditiveAPClassifier(BinaryAPClassifier):
             warnings.simplefilter("ignore", UserWarning)
             X = matrix(terms, table)
             self.linear_.fit(X, target.positive, target.counts)
-        if held_out is not None and not self.linear_.result_.interrupted:
+        if pairs.terms and not self.linear_.result_.interrupted:
+            # All labels chose the pairs, so that the folds of `linear_` are not independent.
+            held_out = self._held_out_margins(main, pairs, table, target, splits)
             self.linear_.recalibrate(X, held_out, target)
         if not self.linear_.result_.converged:
             warnings.warn(self.linear_.result_.message, ConvergenceWarning, stacklevel=4)
@@ -198,6 +233,31 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         if len(self.shape_functions_) < len(found):
             raise ShapeError("a column of `X` has the name of a pair of columns: rename it")
         self.result_, self.n_iter_ = self.linear_.result_, self.linear_.n_iter_
+        log_odds: Floats = self.linear_.out_of_fold_
+        del self.linear_.out_of_fold_  # kept once, by the caller
+        return log_odds
+
+    def _held_out_margins(
+        self,
+        main: Sequence[Term],
+        pairs: Pairs,
+        table: Table,
+        target: BinaryTarget,
+        splits: Sequence[Split],
+    ) -> Floats:
+        """Return margins of each row by models whose pairs, too, were chosen without the row."""
+        tasks = (
+            delayed(_margins_without)(self.linear_, [*main, *of_split], table, target, split, k)
+            for k, (of_split, split) in enumerate(zip(pairs.of_splits, splits, strict=True))
+        )
+        found: list[Floats] = []
+        for margins in Parallel(n_jobs=self.n_jobs, return_as="generator")(tasks):
+            found.append(margins)
+            if self.on_progress is not None:
+                best = float(np.max(self.linear_.scores_[self.linear_.scale_].mean(axis=1)))
+                self.on_progress("held-out rows", len(found), len(splits), best)
+            raise_if_interrupted()
+        return mean_held_out(splits, found, target.positive.size)
 
     def decision_function(self, X: Any) -> Floats:
         """Return the log-odds of ``classes_[1]``."""
@@ -221,13 +281,7 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         table = self._table(X)
         parts = [effect(table) for effect in self.shape_functions_.values()]
         parts.append(np.full(table.numbers.shape[0], self.intercept_))
-        contributions = np.column_stack(parts)
-        names = [*self.shape_functions_, "(intercept)"]
-        if hasattr(X, "index") and hasattr(X, "columns"):
-            return type(X)(contributions, columns=names, index=X.index)
-        if hasattr(X, "columns"):
-            return type(X)(contributions, schema=names, orient="row")
-        return contributions
+        return frame_like(X, np.column_stack(parts), [*self.shape_functions_, INTERCEPT])
 
     def plot_effects(self, features: Sequence[str] | None = None, *, max_panels: int = 12) -> Any:
         """Plot the shape functions, one panel each, with the density of the data.
@@ -266,3 +320,20 @@ class AdditiveAPClassifier(BinaryAPClassifier):
     def _table(self, X: Any) -> Table:
         check_is_fitted(self, "shape_functions_")
         return self.columns_.transform(checked_rows(self, X, reset=False))
+
+
+def _margins_without(
+    linear: BasisAPClassifierCV,
+    terms: Sequence[Term],
+    table: Table,
+    target: BinaryTarget,
+    split: Split,
+    number: int,
+) -> Floats:
+    """Return margins of the rows that a split holds out, by the terms of its training rows."""
+    train, test = split
+    # Numbers of rows in the place of X, so that only those of the sample are expanded.
+    sample = TrainingSet(train, *target.rows(train)).thinned(number)
+    sample = sample._replace(X=matrix(terms, table.rows(sample.X)))
+    with one_blas_thread(sample.X.size):
+        return linear.margins_without(sample, matrix(terms, table.rows(test)))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from apmax.splits import standard_error
 from apmax.validation import Floats
 
 
@@ -30,13 +32,14 @@ class Standing(NamedTuple):
     """Whether this model predicts."""
 
 
-class Leaderboard(tuple[Standing, ...]):
+@dataclass(frozen=True)
+class Leaderboard(Sequence[Standing]):
     """Standings of all models, the best first; ``print`` shows a table.
 
     ``pandas.DataFrame(leaderboard)`` makes a data frame of it.
     """
 
-    __slots__ = ()
+    standings: tuple[Standing, ...]
 
     @classmethod
     def of(
@@ -51,18 +54,26 @@ class Leaderboard(tuple[Standing, ...]):
         names = sorted(ap, key=lambda name: -float(ap[name].mean()))
         best = ap[names[0]]
         return cls(
-            Standing(
-                name,
-                float(ap[name].mean()),
-                standard_error(ap[name], test_share),
-                float((ap[name] - best).mean()),
-                standard_error(ap[name] - best, test_share),
-                log_loss[name],
-                seconds[name],
-                name == chosen,
+            tuple(
+                Standing(
+                    name,
+                    float(ap[name].mean()),
+                    float(standard_error(ap[name], test_share)),
+                    float((ap[name] - best).mean()),
+                    float(standard_error(ap[name] - best, test_share)),
+                    log_loss[name],
+                    seconds[name],
+                    name == chosen,
+                )
+                for name in names
             )
-            for name in names
         )
+
+    def __len__(self) -> int:
+        return len(self.standings)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.standings[place]
 
     def __str__(self) -> str:
         width = max([len("model"), *(len(one.model) for one in self)])
@@ -76,18 +87,6 @@ class Leaderboard(tuple[Standing, ...]):
             for one in self
         ]
         return "\n".join(lines)
-
-
-def standard_error(values: Floats, test_share: float) -> float:
-    """Return the standard error of a mean over folds (Nadeau and Bengio, 2003).
-
-    Folds share training data, so the variance of a mean over J folds is (1/J + test/train) s².
-    NaN for a single fold.
-    """
-    if values.size < 2:
-        return float("nan")
-    overlap = test_share / (1.0 - test_share)
-    return float(values.std(ddof=1) * np.sqrt(1.0 / values.size + overlap))
 
 
 def simplest_within_error(names: Sequence[str], ap: dict[str, Floats], test_share: float) -> str:
