@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from apmax.app.tree_ensemble import TreeEnsemble, as_trees
 from apmax.errors import ModelFileError
 from apmax.tabular import library
-from apmax.tabular.library import BOOSTING, EXTRA_TREES, RANDOM_FOREST, Shape, fit_model, log_odds
+from apmax.tabular.library import BOOSTING, EXTRA_TREES, RANDOM_FOREST, fit_trees, log_odds
+from apmax.tabular.logistic import Shape
 
 NUMBERS, CATEGORIES = 3, 2
 WIDTH = NUMBERS + CATEGORIES
@@ -41,7 +42,7 @@ def new_rows() -> NDArray[np.float64]:
 
 
 def fitted(name: str, *, categories: int = CATEGORIES) -> Any:
-    return fit_model(name, *made_rows(1200, 0), None, Shape(WIDTH - categories, categories), 0)
+    return fit_trees(name, *made_rows(1200, 0), None, Shape(WIDTH - categories, categories), 0)
 
 
 @pytest.mark.parametrize("name", TREES)
@@ -65,7 +66,7 @@ def test_scores_are_those_of_histogram_boosting(
 def test_a_constant_model_has_one_leaf() -> None:
     X = np.zeros((100, WIDTH))
     y = np.arange(100) < 10
-    model = fit_model("boosting-5x100", X, y, None, Shape(WIDTH, 0), 0)
+    model = fit_trees("boosting-5x100", X, y, None, Shape(WIDTH, 0), 0)
     np.testing.assert_array_equal(
         as_trees(model, WIDTH).decision_function(X[:3]), log_odds(model, X[:3])
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,13 +32,14 @@ class Standing(NamedTuple):
     """Whether this model predicts."""
 
 
-class Leaderboard(tuple[Standing, ...]):
+@dataclass(frozen=True)
+class Leaderboard(Sequence[Standing]):
     """Standings of all models, the best first; ``print`` shows a table.
 
     ``pandas.DataFrame(leaderboard)`` makes a data frame of it.
     """
 
-    __slots__ = ()
+    standings: tuple[Standing, ...]
 
     @classmethod
     def of(
@@ -52,18 +54,26 @@ class Leaderboard(tuple[Standing, ...]):
         names = sorted(ap, key=lambda name: -float(ap[name].mean()))
         best = ap[names[0]]
         return cls(
-            Standing(
-                name,
-                float(ap[name].mean()),
-                standard_error(ap[name], test_share),
-                float((ap[name] - best).mean()),
-                standard_error(ap[name] - best, test_share),
-                log_loss[name],
-                seconds[name],
-                name == chosen,
+            tuple(
+                Standing(
+                    name,
+                    float(ap[name].mean()),
+                    standard_error(ap[name], test_share),
+                    float((ap[name] - best).mean()),
+                    standard_error(ap[name] - best, test_share),
+                    log_loss[name],
+                    seconds[name],
+                    name == chosen,
+                )
+                for name in names
             )
-            for name in names
         )
+
+    def __len__(self) -> int:
+        return len(self.standings)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.standings[place]
 
     def advice(self, simplest_first: Sequence[str] = NAMES) -> str:
         """Say in one sentence which model to use: the simplest within one error of the best.
@@ -75,7 +85,7 @@ class Leaderboard(tuple[Standing, ...]):
             return f"{best.model} is the only model compared."
         if np.isnan(best.difference_se):
             return f"Use {best.model}: highest AP on a single fold, so compare on more folds."
-        order = [*(name for name in simplest_first), *(one.model for one in self)]
+        order = [*simplest_first, *(one.model for one in self)]
         by_simplicity = sorted(self, key=lambda one: order.index(one.model))
         use = next(one for one in by_simplicity if -one.difference <= one.difference_se)
         if use.model != best.model:
