@@ -68,7 +68,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     unused_ : list of str
         Columns of text whose values hardly ever repeat; predictions do not need them.
     levels_ : dict of str to tuple of two lists of str
-        Frequent and rare categories of each column of categories in the result.
+        Frequent and rare categories of each column of categories in the result; at most
+        `max_categories` rare ones are kept.
 
     Examples
     --------
@@ -160,7 +161,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if len(frequent) < len(count) or len(frequent) > self.max_categories:
             frequent = frequent[: self.max_categories - 1]  # the rare ones share one more
         kept = sorted(map(str, frequent))
-        return kept, sorted(set(map(str, count.index)) - set(kept))
+        rare = [word for word in map(str, count.index) if word not in set(kept)]
+        return kept, sorted(rare[: self.max_categories])
 
     def _parts(self, X: Any) -> dict[str, Any]:
         """Return the columns of the result by name."""
