@@ -175,16 +175,17 @@ def checked_profile(stored: Any) -> dict[str, Any]:
 
 
 def _is_sound(bins: dict[str, Any]) -> bool:
-    edges, levels, shares = bins.get("edges"), bins.get("levels"), bins["shares"]
-    if edges is not None:
-        ordered = all(type(edge) is float and math.isfinite(edge) for edge in edges)
-        ordered = ordered and edges == sorted(set(edges)) and len(edges) < BINS
-        named, width = ordered, len(edges) + 2
+    shares = bins["shares"]
+    if "edges" in bins:
+        names = bins["edges"]
+        named = all(type(edge) is float and math.isfinite(edge) for edge in names)
+        named = named and names == sorted(set(names)) and len(names) < BINS
     else:
-        named = len(set(levels)) == len(levels) <= LEVELS
-        named, width = named and all(type(one) is str for one in levels), len(levels) + 2
+        names = bins["levels"]
+        named = len(set(names)) == len(names) <= LEVELS
+        named = named and all(type(name) is str for name in names)
     possible = all(type(share) is float and 0 <= share <= 1 for share in shares)
-    return named and possible and len(shares) == width and abs(sum(shares) - 1) < 1e-6
+    return named and possible and len(shares) == len(names) + 2 and abs(sum(shares) - 1) < 1e-6
 
 
 def _number_bins(values: Any) -> dict[str, Any]:
