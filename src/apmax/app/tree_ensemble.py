@@ -206,7 +206,7 @@ def _lightgbm_tree(fields: dict[str, list[str]]) -> _Tree:
     if leaves.size == 1:
         return _Tree(np.array([LEAF], np.int32), leaves, np.zeros(1, np.int32), [])
     feature, decision = (np.array(fields[n], np.int64) for n in ("split_feature", "decision_type"))
-    threshold = np.array(fields["threshold"], dtype=np.float64)
+    threshold = _finite(np.array(fields["threshold"], dtype=np.float64))
     splits = feature.size
     categorical, missing_type = decision & 1 == 1, (decision >> 2) & 3
     if (missing_type == 1).any():
