@@ -77,10 +77,13 @@ def show_leaderboard(
 ) -> None:
     """Cross-validate all models, print their leaderboard, and write a report."""
     import numpy as np
+    from scipy.special import expit
+    from sklearn.metrics import log_loss
 
     from apmax.app.leaderboard import Leaderboard
     from apmax.app.leaderboard import compare as compare_models
     from apmax.app.report import Report, ScoredModel, write_report
+    from apmax.tabular.leaderboard import Leaderboard as Ranking
 
     runs: dict[str, list[Run]] = {}
     total = MODELS * folds * repeats
@@ -100,10 +103,21 @@ def show_leaderboard(
         for name, of in runs.items():
             rows = np.concatenate([run.rows for run in of[:folds]])
             scores = np.concatenate([run.scores for run in of[:folds]])
-            results.append(ScoredModel(name, y[rows], scores))
+            results.append(ScoredModel(name, y[rows], expit(scores)))
+        losses = {one.name: log_loss(one.y, one.probabilities) for one in results}
+        seconds = dict.fromkeys(ap, float("nan"))
+        chosen = max(ap, key=lambda name: float(ap[name].mean()))
         facts = {"curves": "one cross-validation; no model has seen the rows that it scores"}
-        name = dataset.source.name
-        write_report(Report(name, results, leaderboard, facts, command_line(), notes), report)
+        page = Report(
+            dataset.source.name,
+            results,
+            Ranking.of(ap, losses, seconds, 1 / folds, chosen),
+            " ".join(one.sentence() for one in leaderboard.differences().values()),
+            facts=facts,
+            command=command_line(),
+            warnings=notes,
+        )
+        write_report(page, report)
         console.say(f"report → {report}")
 
 
