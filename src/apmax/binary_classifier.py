@@ -63,13 +63,33 @@ class BinaryAPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class, in the order of ``classes_``."""
-        last = expit(self.decision_function(X))
+        last = expit(self._calibrated_log_odds(X))
         return np.column_stack([1.0 - last, last])
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Return the logarithm of the probabilities, finite for any log-odds."""
-        log_odds = self.decision_function(X)
+        log_odds = self._calibrated_log_odds(X)
         return -np.column_stack([np.logaddexp(0.0, log_odds), np.logaddexp(0.0, -log_odds)])
+
+    def predict_log_odds(self, X: Any) -> Floats:
+        """Return the log-odds of the positive class, `pos_label_`, of ``predict_proba``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            New data.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            log p − log(1 − p) with the probability p of `pos_label_`.
+        """
+        log_odds = self._calibrated_log_odds(X)
+        return log_odds if self.pos_label_ == self.classes_[1] else -log_odds
+
+    def _calibrated_log_odds(self, X: Any) -> Floats:
+        """Return the log-odds of ``classes_[1]`` that probabilities are made of."""
+        return self.decision_function(X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the average precision of the positive class, `pos_label_`.

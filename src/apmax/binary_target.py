@@ -12,7 +12,13 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _check_sample_weight
 
 from apmax.errors import LabelError, WeightError
-from apmax.validation import Floats, Mask, check_weights, plain_positives
+from apmax.validation import (
+    Floats,
+    Mask,
+    check_no_label_is_missing,
+    check_weights,
+    plain_positives,
+)
 
 FEW_POSITIVES = 50
 """Number of positives below which AP over the folds is mostly noise."""
@@ -76,6 +82,7 @@ def binary_target(
         The mask of positives, the weights and the classes.
     """
     y = column_or_1d(y, warn=True)
+    check_no_label_is_missing(y, "y")
     assert_all_finite(y, input_name="y")
     classes = _two_classes(y, estimator)
     pos_index = 1 if pos_label is None else _index_of(pos_label, classes)

@@ -57,7 +57,7 @@ def check_scores(scores: ArrayLike, *, name: str = "scores") -> Floats:
 def check_labels(y: ArrayLike, *, pos_label: Any = None, name: str = "y") -> Mask:
     """Return the mask of positives of labels in bool, {0, 1}, {-1, 1}, or with `pos_label`."""
     raw = _as_vector(y, name)
-    _check_no_label_is_missing(raw, name)
+    check_no_label_is_missing(raw, name)
     positive = plain_positives(raw) if pos_label is None else None
     if positive is None:
         positive = _positives_among(raw, pos_label, name)
@@ -239,7 +239,8 @@ def plain_positives(raw: NDArray[Any]) -> Mask | None:
     return None
 
 
-def _check_no_label_is_missing(raw: NDArray[Any], name: str) -> None:
+def check_no_label_is_missing(raw: NDArray[Any], name: str) -> None:
+    """Refuse labels that are NaN, None or otherwise missing."""
     if raw.dtype.kind == "f":
         missing = np.isnan(raw)
     elif raw.dtype.kind == "O":  # None, NaN, and what is neither equal to itself nor not

@@ -157,3 +157,16 @@ def test_a_rare_indicator_is_calibrated() -> None:
     for value in (0, 1):
         rows = X[:, 0] == value
         assert probability[rows].mean() == pytest.approx(y[rows].mean(), abs=0.05)
+
+
+@pytest.mark.parametrize("pos_label", [False, True])
+@pytest.mark.parametrize(
+    "model", [APClassifierCV(**FAST), APClassifier(), StochasticAPClassifier(random_state=0)]
+)
+def test_log_odds_are_those_of_the_probability_of_the_positive_class(
+    model: Any, pos_label: bool
+) -> None:
+    X, y = heavy_tails(0)
+    model.set_params(pos_label=pos_label).fit(X, y)
+    probability = model.predict_proba(X)[:, int(pos_label)]
+    np.testing.assert_allclose(expit(model.predict_log_odds(X)), probability, rtol=1e-9)

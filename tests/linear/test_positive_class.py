@@ -196,3 +196,12 @@ def test_a_model_pickled_before_pos_label_existed_has_the_last_class() -> None:
     assert (restored.pos_label, restored.pos_label_) == (None, "spam")
     assert clone(restored).get_params()["pos_label"] is None
     assert restored.score(X, np.where(Y, "spam", "ham")) == APClassifier().fit(X, Y).score(X, Y)
+
+
+@pytest.mark.parametrize("missing", [None, np.nan])
+@pytest.mark.parametrize("model", ESTIMATORS, ids=lambda model: type(model).__name__)
+def test_missing_labels_are_counted_and_located(model: Any, missing: Any) -> None:
+    labels = np.where(np.arange(N) % 100 == 7, missing, FRAUD.astype(object))
+    message = rf"`y` has {-(-(N - 7) // 100)} missing labels .* position 7: drop"
+    with pytest.raises(errors.LabelError, match=message):
+        clone(model).fit(X, labels)

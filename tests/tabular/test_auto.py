@@ -17,8 +17,6 @@ from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, TimeSeries
 
 from apmax import AdditiveAPClassifier, AutoAPClassifier, average_precision, errors, interrupts
 from apmax.tabular import NAMES
-from apmax.tabular.leaderboard import simplest_within_error
-from apmax.tabular.stacking import Blend
 from tests.tabular.additive_table import LOG_ODDS, TEST, TRAIN, N, X, Y
 
 ROWS = np.arange(N)
@@ -57,7 +55,7 @@ def test_the_additive_model_is_compared_on_the_same_folds() -> None:
 
 def test_models_that_are_not_named_are_not_fitted() -> None:
     model = clone(SMALL).set_params(models=["boosting-5x100", "logistic"]).fit(X[TRAIN], Y[TRAIN])
-    assert [*model.models_] == ["logistic", "boosting-5x100"]  # the simplest first
+    assert [*model.out_of_fold_] == ["logistic", "boosting-5x100"]  # the simplest first
     assert model.stack_weights_ == {}
 
 
@@ -65,43 +63,6 @@ def test_stack_weights_are_not_negative_and_name_the_models() -> None:
     assert [*MODEL.stack_weights_] == ["logistic", "boosting-5x100"]
     assert min(MODEL.stack_weights_.values()) >= 0
     assert max(MODEL.stack_weights_.values()) > 0
-
-
-def test_the_chosen_model_is_the_simplest_within_one_standard_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen: dict[str, Any] = {}
-    fit = Blend.fit
-
-    def recorded(members: Any, *arguments: Any) -> Any:
-        blend = fit(members, *arguments)
-        seen["stack" if len(members) > 1 else next(iter(members))] = blend.ap
-        return blend
-
-    monkeypatch.setattr(Blend, "fit", recorded)
-    model = clone(SMALL).fit(X[TRAIN], Y[TRAIN])
-    assert model.best_ == simplest_within_error(SMALL.models, seen, 0.5)
-    for one in model.leaderboard_:
-        assert one.ap == seen[one.model].mean()
-
-
-def test_the_stack_is_the_weighted_sum_of_log_odds(monkeypatch: pytest.MonkeyPatch) -> None:
-    def last(names: Any, *_: Any) -> str:
-        return str(names[-1])
-
-    monkeypatch.setattr("apmax.tabular.auto.simplest_within_error", last)
-    model = clone(SMALL).fit(X[TRAIN], Y[TRAIN])
-    alone = {
-        name: clone(SMALL).set_params(models=[name]).fit(X[TRAIN], Y[TRAIN])
-        for name in ("logistic", "boosting-5x100")
-    }
-    total = np.zeros(TEST.sum())
-    for name, one in alone.items():
-        (slope,) = one.blend_.stack.weights
-        raw = (one.decision_function(X[TEST]) - one.blend_.stack.intercept) / slope
-        total += model.stack_weights_[name] * raw
-    difference = model.decision_function(X[TEST]) - total
-    np.testing.assert_allclose(difference, difference[0], rtol=1e-6)
 
 
 def test_probabilities_are_calibrated() -> None:
@@ -167,7 +128,7 @@ def test_groups_are_never_on_both_sides_of_a_split() -> None:
 
 def test_forward_chaining_predicts_with_models_of_all_rows() -> None:
     model = clone(SMALL).set_params(cv=TimeSeriesSplit(3)).fit(X[TRAIN], Y[TRAIN])
-    assert [len(models) for models in model.models_.values()] == [1, 1]
+    assert [len(models) for models in model.models_.values()] == [1] * len(model.blend_.members)
     assert model.score(X[TEST], Y[TEST]) > MODEL.score(X[TEST], Y[TEST]) - 0.1
 
 
@@ -198,6 +159,7 @@ def test_processes_change_nothing() -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], Any, Any, type[Exception], str]] = {
     "unknown model": ({"models": ["forest"]}, X, Y, errors.UnknownNameError, "'forest': choose"),
+    "a name alone": ({"models": "logistic"}, X, Y, errors.ParameterError, r"models=\['logistic'\]"),
     "no model": ({"models": []}, X, Y, errors.ParameterError, "nothing to fit"),
     "stack of none": ({"models": ["stack"]}, X, Y, errors.ParameterError, "nothing to fit"),
     "budget 0": ({"time_budget": 0}, X, Y, errors.ParameterError, "number of seconds"),
@@ -205,6 +167,22 @@ REFUSED: dict[str, tuple[dict[str, Any], Any, Any, type[Exception], str]] = {
     "small budget": ({"time_budget": 1e-9}, X, Y, errors.ParameterError, "too small for one"),
     "one positive": ({}, X, ROWS == 7, errors.ParameterError, "one class has 1"),
     "infinity": ({}, X.assign(age=-np.inf), Y, errors.NonFiniteError, "'age'"),
+    "missing labels": (
+        {},
+        X,
+        np.where(ROWS % 9, Y.astype(object), None),
+        errors.LabelError,
+        "`y` has 134 missing",
+    ),
+    "unknown rule": ({"select": "1se"}, X, Y, errors.ParameterError, "'1se' must be 'one-se', 'be"),
+    "select another": ({"select": "additive"}, X, Y, errors.ParameterError, "one of the models"),
+    "stack of one": (
+        {"models": ["logistic", "stack"], "select": "stack"},
+        X,
+        Y,
+        errors.ParameterError,
+        "'stack'",
+    ),
     "three classes": ({}, X, ROWS % 3, errors.LabelError, r"OneVsRestClassifier\(AutoAP"),
 }
 
@@ -239,10 +217,12 @@ def ctrl_c(*_: Any) -> None:
 
 def test_ctrl_c_keeps_the_models_that_are_complete() -> None:
     model = clone(SMALL)
-    model.on_progress = ctrl_c
+    model.on_progress = lambda stage, *_: ctrl_c() if stage == "boosting-5x100" else None
     model.fit(X[TRAIN], Y[TRAIN])
-    assert [*model.models_] == ["logistic"]
-    assert model.best_ == "logistic"
+    assert [*model.models_] == [model.best_] == ["logistic"]
+    assert model.result_.interrupted
+    assert not model.result_.converged
+    assert model.result_.message == "interrupted: kept logistic"
     assert np.isfinite(model.decision_function(X[TEST])).all()
     assert not interrupts.interrupted()
 
@@ -265,7 +245,7 @@ def test_ctrl_c_before_the_first_model_leaves_no_trace(monkeypatch: pytest.Monke
     def interrupted(*_: Any) -> None:
         ctrl_c()
 
-    monkeypatch.setattr("apmax.tabular.search.fit_model", interrupted)
+    monkeypatch.setattr("apmax.tabular.search.fit_path", interrupted)
     model = clone(SMALL)
     before = dict(vars(model))
     with pytest.raises(KeyboardInterrupt):
@@ -274,13 +254,16 @@ def test_ctrl_c_before_the_first_model_leaves_no_trace(monkeypatch: pytest.Monke
     assert not interrupts.interrupted()
 
 
-def test_progress_is_reported_model_by_model() -> None:
+def test_progress_is_reported_fit_by_fit() -> None:
     reports: list[Any] = []
-    model = clone(SMALL)
+    model = clone(SMALL).set_params(models=["logistic", "additive", "boosting-5x100"])
     model.on_progress = lambda *report: reports.append(report)
     model.fit(X[TRAIN], Y[TRAIN])
-    assert [report[:3] for report in reports] == [("logistic", 1, 2), ("boosting-5x100", 2, 2)]
+    stages = [*["logistic"] * 2, *["additive"] * 6, *["boosting-5x100"] * 2]
+    expected = [(stage, done, 10) for done, stage in enumerate(stages, 1)]
+    assert [report[:3] for report in reports] == expected
     assert all(0 < report[3] <= 1 for report in reports)
+    assert model.result_.iterations == 10
 
 
 def test_a_wide_table_is_fitted() -> None:

@@ -54,7 +54,16 @@ def test_models_that_are_left_out_are_named_in_a_warning(monkeypatch: pytest.Mon
     monkeypatch.setattr(Search, "pilot", lambda self, name, count: seconds[name])
     with pytest.warns(UserWarning, match="3600 s leaves no time for boosting-20x300"):
         model = clone(SMALL).set_params(time_budget=HOUR).fit(X, Y)
-    assert [*model.models_] == ["logistic", "boosting-5x100"]
+    assert [*model.out_of_fold_] == ["logistic", "boosting-5x100"]
+
+
+def test_the_selected_model_is_never_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {"logistic": 1e6, "boosting-5x100": 1e6, "boosting-20x300": 100.0}
+    monkeypatch.setattr(Search, "pilot", lambda self, name, count: seconds[name])
+    model = clone(SMALL).set_params(time_budget=HOUR, select="boosting-20x300")
+    with pytest.warns(UserWarning, match="leaves no time for logistic, boosting-5x100"):
+        model.fit(X, Y)
+    assert [*model.models_] == [model.best_] == ["boosting-20x300"]
 
 
 def test_rows_are_sampled_with_a_warning_and_probabilities_stay_calibrated(
@@ -67,6 +76,10 @@ def test_rows_are_sampled_with_a_warning_and_probabilities_stay_calibrated(
     with pytest.warns(UserWarning, match=rf"short for {10 * N} rows: .* sample of (\d+)"):
         model.fit(table, labels)
     assert model.predict_proba(table)[:, 1].mean() == pytest.approx(labels.mean(), rel=0.05)
+    sampled = np.isfinite(model.out_of_fold_["logistic"])
+    assert sampled.size == 10 * N
+    assert sampled.sum() < 10 * N
+    assert sampled[labels].mean() > sampled[~labels].mean()
 
 
 def test_a_large_budget_changes_nothing() -> None:

@@ -91,6 +91,6 @@ def test_pairs_are_not_judged_by_rows_that_chose_them() -> None:
         noise = rng.normal(size=(1400, 15))
         y = rng.random(1400) < 1 / (1 + np.exp(2 - noise[:, 0]))
         model = clone(PLAIN).set_params(interactions=20, cv=5).fit(noise[:400], y[:400])
-        held_out = average_precision(y[:400], model.linear_.out_of_fold_)
+        held_out = average_precision(y[:400], model.out_of_fold_)
         gaps.append(held_out - model.score(noise[400:], y[400:]))
     assert np.mean(gaps) < 0

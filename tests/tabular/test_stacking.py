@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from apmax.metrics import average_precision
-from apmax.tabular.stacking import C_OF_ONE, Blend, Stack, fit_stack
+from apmax.tabular.stacking import C_OF_ONE, Evaluation, Stack, fit_stack
 
 RNG = np.random.default_rng(0)
 N = 2000
@@ -90,36 +90,48 @@ def test_separable_members_have_finite_weights() -> None:
 
 def test_each_fold_is_scored_by_weights_of_the_other_folds() -> None:
     members = {"a": MEMBERS[:, 0], "b": MEMBERS[:, 1]}
-    blend = Blend.fit(members, Y, None, N, FOLDS)
+    found = Evaluation.of(members, Y, None, N, FOLDS)
     columns, held_out = MEMBERS[:, :2], np.empty(N)
     for fold in FOLDS:
         others = np.setdiff1d(np.arange(N), fold)
         held_out[fold] = fit_stack(columns[others], Y[others], None, others.size)(columns[fold])
     expected = [average_precision(Y[fold], held_out[fold]) for fold in FOLDS]
-    np.testing.assert_allclose(blend.ap, expected)
-    assert blend.log_loss == pytest.approx(loss(held_out))
+    np.testing.assert_allclose(found.held_out, held_out)
+    np.testing.assert_allclose(found.ap, expected)
+    assert found.log_loss == pytest.approx(loss(held_out))
     expected_weights = fit_stack(columns, Y, None, N).weights
-    np.testing.assert_allclose([*blend.weights.values()], expected_weights)
+    np.testing.assert_allclose([*found.blend.weights.values()], expected_weights)
 
 
 def test_rows_that_are_never_held_out_do_not_count() -> None:
     member = np.where(np.arange(N) < 500, np.nan, MEMBERS[:, 0])
     folds = [np.arange(500, 1250), np.arange(1250, N)]
-    blend = Blend.fit({"a": member}, Y, None, N, folds)
+    found = Evaluation.of({"a": member}, Y, None, N, folds)
     expected = fit_stack(MEMBERS[500:, :1], Y[500:], None, N - 500)
-    np.testing.assert_allclose(blend.stack.weights, expected.weights)
+    np.testing.assert_allclose(found.blend.stack.weights, expected.weights)
+    np.testing.assert_array_equal(np.isnan(found.held_out), np.arange(N) < 500)
+
+
+def test_a_row_of_repeated_splits_has_the_mean_of_its_log_odds() -> None:
+    twice = [*FOLDS, np.arange(N // 2), np.arange(N // 2, N)]
+    found = Evaluation.of({"a": MEMBERS[:, 0]}, Y, None, N, twice)
+    first, second = (
+        Evaluation.of({"a": MEMBERS[:, 0]}, Y, None, N, folds) for folds in (FOLDS, twice[3:])
+    )
+    np.testing.assert_allclose(found.held_out, (first.held_out + second.held_out) / 2)
+    np.testing.assert_allclose(found.ap, [*first.ap, *second.ap])
 
 
 def test_pruning_leaves_out_members_of_weight_0_and_changes_nothing_else() -> None:
     members = {name: HARMFUL[:, k] for k, name in enumerate("abcd")}
-    blend = Blend.fit(members, Y, None, N, FOLDS)
+    blend = Evaluation.of(members, Y, None, N, FOLDS).blend
     assert blend.pruned().members == ["a", "b", "c"]
     np.testing.assert_allclose(blend.pruned()(members), blend(members))
 
 
 def test_a_blend_of_members_without_weight_predicts_the_share_of_positives() -> None:
     useless = {"a": -TRUTH, "b": -MEMBERS[:, 0]}
-    pruned = Blend.fit(useless, Y, None, N, FOLDS).pruned()
+    pruned = Evaluation.of(useless, Y, None, N, FOLDS).blend.pruned()
     np.testing.assert_allclose(expit(pruned(useless)), Y.mean(), atol=1e-4)
 
 

@@ -18,7 +18,7 @@ from apmax.app.features import (
     DATE,
     MISSING,
     NUMBER,
-    TableEncoder,
+    TablePreprocessor,
     means_missing,
     to_numbers,
     to_words,
@@ -40,7 +40,7 @@ SCORE = "predicted probability"
 """Name of the shift of the model's output."""
 
 
-def training_warnings(encoder: TableEncoder, frame: Any) -> list[str]:
+def training_warnings(encoder: TablePreprocessor, frame: Any) -> list[str]:
     """Describe the columns of the training table that are not fully used."""
     frame = frame.rename(columns=str)
     found: list[str] = []
@@ -59,7 +59,7 @@ def training_warnings(encoder: TableEncoder, frame: Any) -> list[str]:
     return found
 
 
-def drift_warnings(encoder: TableEncoder, frame: Any) -> list[str]:
+def drift_warnings(encoder: TablePreprocessor, frame: Any) -> list[str]:
     """Describe the columns of new data that differ from the training table.
 
     Reported are columns that are empty but never were in training, values that are not numbers
@@ -77,7 +77,7 @@ def drift_warnings(encoder: TableEncoder, frame: Any) -> list[str]:
     return found
 
 
-def _unreadable(encoder: TableEncoder, name: str, known: Any) -> list[str]:
+def _unreadable(encoder: TablePreprocessor, name: str, known: Any) -> list[str]:
     bad = known[encoder.read(name, known).isna()]
     expected = "not a number"
     if encoder.kinds_[name] == DATE:
@@ -85,7 +85,7 @@ def _unreadable(encoder: TableEncoder, name: str, known: Any) -> list[str]:
     return [_describe(name, bad, known, expected, "count as missing")] if len(bad) else []
 
 
-def _new_categories(encoder: TableEncoder, name: str, known: Any) -> list[str]:
+def _new_categories(encoder: TablePreprocessor, name: str, known: Any) -> list[str]:
     kept, rare = encoder.categories(name)
     new = known[~encoder.read(name, known).isin([*kept, *rare])]
     if len(rare) > len(kept) or len(new) <= MAX_NEW_CATEGORIES * len(known):

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -20,7 +19,7 @@ from apmax.errors import ShapeError
 from apmax.linear.design import Design, product
 from apmax.linear.platt import Calibration, calibrate, limited
 from apmax.linear.result import FitResult
-from apmax.validation import Floats, Mask
+from apmax.validation import Floats, Mask, check_no_label_is_missing
 
 logger = logging.getLogger("apmax")
 VECTORS = 16
@@ -79,19 +78,9 @@ class LinearAPModel(BinaryAPClassifier):
         X = validate_data(self, X, accept_sparse="csr", reset=False)
         return np.asarray(product(X, self.coef_[0]) + self.intercept_[0])
 
-    def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of each class, in the order of ``classes_``.
-
-        Log-odds beyond ``log_odds_limits_`` are extrapolation; here they exceed the limit by less
-        than 1, in the same order.
-        """
-        positive = expit(limited(self.decision_function(X), *self.log_odds_limits_))
-        return np.column_stack([1.0 - positive, positive])
-
-    def predict_log_proba(self, X: Any) -> Floats:
-        """Return the logarithm of the probabilities, finite for any log-odds."""
-        log_odds = limited(self.decision_function(X), *self.log_odds_limits_)
-        return -np.column_stack([np.logaddexp(0.0, log_odds), np.logaddexp(0.0, -log_odds)])
+    def _calibrated_log_odds(self, X: Any) -> Floats:
+        """Return log-odds of ``classes_[1]`` that exceed `log_odds_limits_` by less than 1."""
+        return limited(self.decision_function(X), *self.log_odds_limits_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -100,6 +89,8 @@ class LinearAPModel(BinaryAPClassifier):
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> TrainingSet:
         """Validate the data and find the positive class."""
+        if y is not None and (labels := np.asarray(y)).ndim == 1:
+            check_no_label_is_missing(labels, "y")
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), order="C"
         )

@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import (
-    check_is_fitted,
-)
+from sklearn.utils.validation import check_is_fitted
 
 from apmax.binary_classifier import BinaryAPClassifier, unchanged_on_error
 from apmax.binary_target import BinaryTarget, warn_if_few
@@ -20,11 +18,11 @@ from apmax.linear import APClassifierCV, FitResult
 from apmax.linear.design import product
 from apmax.linear.platt import calibrate, centre_and_spread
 from apmax.splits import Split
-from apmax.tabular.columns import Table
+from apmax.tabular.columns import INTERCEPT, Table, frame_like
 from apmax.tabular.effects import Effect
 from apmax.tabular.interactions import Pairs, find_pairs
 from apmax.tabular.terms import Term, effects, main_terms, matrix
-from apmax.tabular.training_data import checked_rows, training_data
+from apmax.tabular.training_data import as_given, checked_rows, training_data
 from apmax.validation import Floats, check_count, shares
 
 
@@ -88,6 +86,8 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         As in :class:`APClassifierCV`.
     linear_ : APClassifierCV
         The fitted coefficients of the basis functions.
+    out_of_fold_ : ndarray of shape (n_samples,)
+        As in :class:`APClassifierCV`; NaN for rows of weight 0.
     result_ : FitResult
         Whether all fits converged, and whether Ctrl-C ended the search.
 
@@ -113,6 +113,7 @@ class AdditiveAPClassifier(BinaryAPClassifier):
     shape_functions_: dict[str, Effect]
     intercept_: float
     linear_: APClassifierCV
+    out_of_fold_: Floats
     result_: FitResult
 
     def __init__(
@@ -155,15 +156,28 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         if self.interactions != "auto":
             why = "it is a number of pairs of columns, or 'auto'"
             check_count(self.interactions, "interactions", at_least=0, why=why)  # type: ignore[arg-type]
-        X, target, splits, self.columns_, table = training_data(self, X, y, sample_weight, groups)
+        data = training_data(self, X, y, sample_weight, groups)
+        self.columns_, table, target, splits = data.columns, data.table, data.target, data.splits
         terms = main_terms(self.columns_, table, target)
         with cooperative_interrupts():
             pairs = Pairs([], None)
             if self.interactions != 0:
-                pairs = find_pairs(self.columns_, terms, table, target, splits, self.interactions)
-            self._fit_terms([*terms, *pairs.terms], table, target, splits, pairs.held_out)
+                pairs = find_pairs(
+                    self.columns_,
+                    terms,
+                    table,
+                    target,
+                    splits,
+                    self.interactions,
+                    self.on_progress,
+                )
+            log_odds = self._fit_terms(
+                [*terms, *pairs.terms], table, target, splits, pairs.held_out
+            )
         warn_if_few(target.positive, stacklevel=4)
         self.classes_, self.pos_label_ = target.classes, target.pos_label
+        log_odds = log_odds if self.pos_label_ == self.classes_[1] else -log_odds
+        self.out_of_fold_ = as_given(log_odds, data.rows, data.given)
         return self
 
     def _fit_terms(
@@ -173,8 +187,8 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         target: BinaryTarget,
         splits: Sequence[Split],
         held_out: Floats | None,
-    ) -> None:
-        """Fit the coefficients of the terms and set the functions.
+    ) -> Floats:
+        """Fit the coefficients of the terms, set the functions and return held-out log-odds.
 
         `held_out` are margins for the calibration, in units of training margins. They are needed
         if terms were chosen by all labels, so that the folds of `linear_` are not independent.
@@ -198,6 +212,9 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         if len(self.shape_functions_) < len(found):
             raise ShapeError("a column of `X` has the name of a pair of columns: rename it")
         self.result_, self.n_iter_ = self.linear_.result_, self.linear_.n_iter_
+        log_odds: Floats = self.linear_.out_of_fold_
+        del self.linear_.out_of_fold_  # kept once, by the caller
+        return log_odds
 
     def decision_function(self, X: Any) -> Floats:
         """Return the log-odds of ``classes_[1]``."""
@@ -221,13 +238,7 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         table = self._table(X)
         parts = [effect(table) for effect in self.shape_functions_.values()]
         parts.append(np.full(table.numbers.shape[0], self.intercept_))
-        contributions = np.column_stack(parts)
-        names = [*self.shape_functions_, "(intercept)"]
-        if hasattr(X, "index") and hasattr(X, "columns"):
-            return type(X)(contributions, columns=names, index=X.index)
-        if hasattr(X, "columns"):
-            return type(X)(contributions, schema=names, orient="row")
-        return contributions
+        return frame_like(X, np.column_stack(parts), [*self.shape_functions_, INTERCEPT])
 
     def plot_effects(self, features: Sequence[str] | None = None, *, max_panels: int = 12) -> Any:
         """Plot the shape functions, one panel each, with the density of the data.

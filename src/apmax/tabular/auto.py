@@ -15,16 +15,21 @@ from apmax.binary_classifier import BinaryAPClassifier, unchanged_on_error
 from apmax.binary_target import warn_if_few
 from apmax.errors import ParameterError, UnknownNameError
 from apmax.interrupts import cooperative_interrupts
-from apmax.tabular.additive import AdditiveAPClassifier
+from apmax.linear import FitResult
 from apmax.tabular.budget import Budget, planned
+from apmax.tabular.columns import INTERCEPT, frame_like
+from apmax.tabular.effects import Effect, scaled
 from apmax.tabular.leaderboard import Leaderboard, simplest_within_error
-from apmax.tabular.library import NAMES, STACK, Shape, encoded, log_odds
-from apmax.tabular.search import Candidate, Search, TrainingTable
-from apmax.tabular.stacking import Blend
-from apmax.tabular.training_data import checked_rows, training_data
-from apmax.validation import Floats, check_real
+from apmax.tabular.library import ADDITIVE, LOGISTIC, NAMES, STACK, encoded, log_odds
+from apmax.tabular.logistic import Shape, contributions
+from apmax.tabular.search import Candidate, Progress, Search, TrainingTable
+from apmax.tabular.stacking import Evaluation
+from apmax.tabular.training_data import as_given, checked_rows, training_data
+from apmax.validation import Floats, check_real, shares
 
 logger = logging.getLogger("apmax")
+ONE_SE, BEST = "one-se", "best"
+"""Rules of `select`."""
 
 
 class AutoAPClassifier(BinaryAPClassifier):
@@ -40,6 +45,10 @@ class AutoAPClassifier(BinaryAPClassifier):
     ----------
     models : sequence of str, optional
         Names of the models to compare, from `apmax.tabular.NAMES`. The default is all.
+    select : str, default="one-se"
+        The model that predicts: "one-se" is the simplest one within one standard error of the
+        best, "best" the one with the highest AP, and a name of `models`, such as "stack" or
+        "additive", always that one.
     time_budget : float, optional
         Seconds for `fit`. If the data are too large for it, negatives are sampled (with weights),
         and the most expensive models are left out, with a warning.
@@ -65,13 +74,25 @@ class AutoAPClassifier(BinaryAPClassifier):
     stack_weights_ : dict of str to float
         Weights of the log-odds in the stack; empty if it was not fitted.
     models_ : dict of str to list
-        The fitted estimators by name. Trees and logistic regression have one per fold, whose
-        log-odds are averaged.
+        The fitted estimators that predict: those of `best_`, or the members of the stack. Trees
+        and logistic regression have one per fold, whose log-odds are averaged.
+    out_of_fold_ : dict of str to ndarray of shape (n_samples,)
+        For each model, calibrated log-odds of `pos_label_` for each row, by models that were
+        fitted without the row; the mean if several splits hold it out, NaN if none does or if the
+        row was not sampled. Predictions do not need it: delete it before storing the model if the
+        training data are large.
+    shape_functions_ : dict of str to NumberEffect, CategoryEffect or PairEffect
+        As in :class:`AdditiveAPClassifier`, if that model predicts.
+    result_ : FitResult
+        Whether all models were fitted, and whether Ctrl-C ended the search.
     classes_, pos_label_, n_features_in_, feature_names_in_
         As in :class:`APClassifierCV`.
 
     Notes
     -----
+    Set the attribute `on_progress` to a function (stage, done, total, AP) to follow `fit`; it is
+    called after each fit of a model to a fold.
+
     Ctrl-C keeps the models that are complete. KeyboardInterrupt is raised, and the estimator is
     unchanged, if there is none.
 
@@ -91,11 +112,14 @@ class AutoAPClassifier(BinaryAPClassifier):
     best_: str
     stack_weights_: dict[str, float]
     models_: dict[str, list[Any]]
+    out_of_fold_: dict[str, Floats]
+    result_: FitResult
 
     def __init__(
         self,
         models: Sequence[str] | None = None,
         *,
+        select: str = ONE_SE,
         time_budget: float | None = None,
         categorical_features: Any = "from_dtype",
         cv: Any = None,
@@ -104,6 +128,7 @@ class AutoAPClassifier(BinaryAPClassifier):
         pos_label: Any = None,
     ) -> None:
         self.models = models
+        self.select = select
         self.time_budget = time_budget
         self.categorical_features = categorical_features
         self.cv = cv
@@ -124,22 +149,32 @@ class AutoAPClassifier(BinaryAPClassifier):
         if not isinstance(seed, (int, np.integer)):
             seed = check_random_state(seed).randint(2**31 - 1)
         budget = Budget(self._checked_budget())
-        X, target, splits, self.columns_, table = training_data(self, X, y, sample_weight, groups)
+        given = training_data(self, X, y, sample_weight, groups)
+        target, table, self.columns_ = given.target, given.table, given.columns
         data = TrainingTable(
-            X,
+            given.X,
             encoded(table),
             Shape(table.numbers.shape[1], table.codes.shape[1]),
             target.positive,
             target.counts,
+            given.rows,
             self.categorical_features,
         )
         with cooperative_interrupts():
-            search = Search(data, splits, seed=int(seed), n_jobs=self.n_jobs)
+            progress = Progress(self.on_progress)
+            search = Search(
+                data, given.splits, seed=int(seed), n_jobs=self.n_jobs, progress=progress
+            )
             if budget.seconds is not None:
-                names, search = planned(names, search, budget)
+                names, search = planned(names, search, budget, self.select)
             candidates = self._fitted([name for name in names if name != STACK], search, budget)
-        self._rank(candidates, search, target.total, stacked=STACK in names)
+        evaluations = _evaluated(candidates, search, target.total, stacked=STACK in names)
+        self._choose(evaluations, candidates, search)
         self.classes_, self.pos_label_ = target.classes, target.pos_label
+        self.out_of_fold_ = {
+            name: as_given(one.held_out, search.data.rows, given.given)
+            for name, one in evaluations.items()
+        }
         warn_if_few(target.positive, stacklevel=4)
         return self
 
@@ -153,65 +188,147 @@ class AutoAPClassifier(BinaryAPClassifier):
         )
         return log_odds if self.pos_label_ == self.classes_[1] else -log_odds
 
+    def explain(self, X: Any) -> Any:
+        """Return the contribution of each column to the log-odds of `pos_label_`, row by row.
+
+        Contributions have mean 0 over the training data. They exist if logistic regression, the
+        additive model or a stack of both predicts; ``select="additive"`` makes sure of it.
+
+        Parameters
+        ----------
+        X : array-like, pandas or polars DataFrame of shape (n_samples, n_features)
+            The rows to explain.
+
+        Returns
+        -------
+        ndarray or DataFrame of shape (n_samples, n_terms + 1)
+            One column per column of X that the model uses and per pair of columns, and the
+            intercept last. Each row sums to the log-odds. A frame is returned for a frame.
+        """
+        check_is_fitted(self, "best_")
+        trees = [name for name in self.blend_.members if name not in (LOGISTIC, ADDITIVE)]
+        if trees:
+            raise ParameterError(
+                f"{self.best_} predicts with trees ({', '.join(trees)}), which have no "
+                'contributions of columns: fit with select="additive", or use the package shap'
+            )
+        rows = checked_rows(self, X, reset=False)
+        total: dict[str, Floats] = {}
+        constant = self.blend_.stack.intercept
+        for name, weight in self.blend_.weights.items():
+            parts, intercept = self._contributions(name, rows)
+            constant += weight * intercept
+            for column, values in parts.items():
+                total[column] = total.get(column, 0.0) + weight * values
+        total[INTERCEPT] = np.full(rows.shape[0], constant)
+        return frame_like(X, np.column_stack([*total.values()]), [*total])
+
+    @property
+    def shape_functions_(self) -> dict[str, Effect]:
+        """The function of each column, if the additive model predicts."""
+        check_is_fitted(self, "best_")
+        if self.blend_.members != [ADDITIVE]:
+            raise AttributeError(
+                f'{self.best_} predicts, which has no shape functions: fit with select="additive"'
+            )
+        (model,) = self.models_[ADDITIVE]
+        (slope,) = self.blend_.stack.weights
+        return {
+            name: scaled(effect, float(slope)) for name, effect in model.shape_functions_.items()
+        }
+
+    def _contributions(self, name: str, X: Any) -> tuple[dict[str, Floats], float]:
+        """Return the contributions to the log-odds of a member by column, and its intercept."""
+        if name == ADDITIVE:
+            (model,) = self.models_[ADDITIVE]
+            parts = np.asarray(model.explain(X))
+            return dict(zip(model.shape_functions_, parts.T, strict=False)), model.intercept_
+        matrix, columns = encoded(self.columns_.transform(X)), self.columns_
+        shape = Shape(len(columns.numeric), len(columns.categorical))
+        found = np.mean([contributions(one, matrix, shape) for one in self.models_[name]], axis=0)
+        places = [*columns.numeric, *columns.categorical]
+        parts = found[:, :-1] - self.mean_contributions_
+        intercept = float(found[0, -1] + self.mean_contributions_.sum())
+        in_order = np.argsort(places)
+        return {columns.names[places[k]]: parts[:, k] for k in in_order}, intercept
+
     def _fitted(self, names: list[str], search: Search, budget: Budget) -> dict[str, Candidate]:
         """Fit the models until all are complete, the budget is used up, or Ctrl-C is pressed."""
         found: dict[str, Candidate] = {}
-        for name in names:
+        search.progress.expect(sum(map(search.fits, names)))
+        message, interrupted = "all models were fitted", False
+        for name in sorted(names, key=lambda name: name != self.select):  # the selected one first
             if found and budget.left < 0:
-                warnings.warn(f"`time_budget` was used up before {name}", stacklevel=4)
+                message = f"`time_budget` was used up before {name}"
+                warnings.warn(message, stacklevel=4)
                 break
             try:
                 found[name] = search.fit(name)
             except KeyboardInterrupt:
                 if not found:
                     raise
-                logger.info("interrupted: kept %s", ", ".join(found))
+                message, interrupted = f"interrupted: kept {', '.join(found)}", True
+                logger.info(message)
                 break
-            if self.on_progress is not None:
-                self.on_progress(
-                    name, len(found), len(names), search.average_precision(found[name])
-                )
-        return found
+        complete = len(found) == len(names)
+        self.result_ = FitResult(complete, interrupted, message, search.progress.done)
+        return {name: found[name] for name in names if name in found}
 
-    def _rank(
-        self, candidates: dict[str, Candidate], search: Search, total: float, *, stacked: bool
+    def _choose(
+        self, evaluations: dict[str, Evaluation], candidates: dict[str, Candidate], search: Search
     ) -> None:
         """Set the leaderboard, the chosen model and what it needs to predict."""
-        data, folds = search.data, [test for _, test in search.splits]
-        log_odds = {name: one.log_odds for name, one in candidates.items()}
-        sets = {name: {name: log_odds[name]} for name in log_odds}
-        if stacked and len(log_odds) > 1:
-            sets[STACK] = log_odds
-        blends = {
-            name: Blend.fit(members, data.positive, data.weight, total, folds)
-            for name, members in sets.items()
-        }
-        seconds = {name: one.seconds for name, one in candidates.items()}
-        seconds[STACK] = sum(seconds.values())
-        ap = {name: blend.ap for name, blend in blends.items()}
+        ap = {name: one.ap for name, one in evaluations.items()}
         test_share = float(
             np.mean([len(test) / (len(train) + len(test)) for train, test in search.splits])
         )
         self.best_ = simplest_within_error([*ap], ap, test_share)
-        self.blend_ = blends[self.best_].pruned()
-        losses = {name: blend.log_loss for name, blend in blends.items()}
+        if self.select == BEST:
+            self.best_ = max(ap, key=lambda name: float(ap[name].mean()))
+        elif self.select in ap:
+            self.best_ = self.select
+        elif self.select != ONE_SE:
+            warnings.warn(
+                f"`select` = {self.select!r} was not fitted ({self.result_.message}): "
+                f"{self.best_} predicts",
+                stacklevel=4,
+            )
+        seconds = {name: one.seconds for name, one in candidates.items()}
+        seconds[STACK] = sum(seconds.values())
+        losses = {name: one.log_loss for name, one in evaluations.items()}
         self.leaderboard_ = Leaderboard.of(ap, losses, seconds, test_share, self.best_)
-        self.stack_weights_ = blends[STACK].weights if STACK in blends else {}
-        self.models_ = {name: one.models for name, one in candidates.items()}
+        self.stack_weights_ = evaluations[STACK].blend.weights if STACK in evaluations else {}
+        self.blend_ = evaluations[self.best_].blend.pruned()
+        self.models_ = {name: candidates[name].models for name in self.blend_.members}
+        if LOGISTIC in self.models_:
+            data = search.data
+            parts = [contributions(one, data.matrix, data.shape) for one in self.models_[LOGISTIC]]
+            mean = shares(data.weight, data.positive.size) @ np.mean(parts, axis=0)
+            self.mean_contributions_ = mean[:-1]
 
     def _checked_names(self) -> list[str]:
-        """Return the names of the models, the simplest first."""
-        if self.models is None:
-            return list(NAMES)
-        for name in self.models:
+        """Return the names of the models, the simplest first, and check `select`."""
+        if isinstance(self.models, str):
+            raise ParameterError(
+                f"`models` = {self.models!r} must be a list of names: write "
+                f"models=[{self.models!r}]"
+            )
+        chosen = NAMES if self.models is None else tuple(self.models)
+        for name in chosen:
             if name not in NAMES:
                 raise UnknownNameError(
                     f"`models` names {name!r}: choose from {', '.join(map(repr, NAMES))}"
                 )
-        chosen = [name for name in NAMES if name in self.models]
-        if chosen in ([], [STACK]):
+        names = [name for name in NAMES if name in chosen]
+        if names in ([], [STACK]):
             raise ParameterError(f"`models` = {self.models!r} has nothing to fit: name two or more")
-        return chosen
+        selectable = [name for name in names if name != STACK or len(names) > 2]
+        if self.select not in (ONE_SE, BEST, *selectable):
+            raise ParameterError(
+                f"`select` = {self.select!r} must be {ONE_SE!r}, {BEST!r} or one of the models "
+                f"{', '.join(map(repr, selectable))}"
+            )
+        return names
 
     def _checked_budget(self) -> float | None:
         if self.time_budget is None:
@@ -227,11 +344,26 @@ class AutoAPClassifier(BinaryAPClassifier):
         return tags
 
 
+def _evaluated(
+    candidates: dict[str, Candidate], search: Search, total: float, *, stacked: bool
+) -> dict[str, Evaluation]:
+    """Calibrate each model and fit the stack, the simplest first."""
+    log_odds = {name: one.log_odds for name, one in candidates.items()}
+    sets = {name: {name: log_odds[name]} for name in log_odds}
+    if stacked and len(log_odds) > 1:
+        sets[STACK] = log_odds
+    data, folds = search.data, [test for _, test in search.splits]
+    return {
+        name: Evaluation.of(members, data.positive, data.weight, total, folds)
+        for name, members in sets.items()
+    }
+
+
 def _mean_log_odds(models: list[Any], X: Any, matrix: Floats) -> Floats:
     """Return the mean log-odds of the fitted estimators of one model."""
     parts = [
         model.decision_function(X)
-        if isinstance(model, AdditiveAPClassifier)
+        if isinstance(model, BinaryAPClassifier)
         else log_odds(model, matrix)
         for model in models
     ]

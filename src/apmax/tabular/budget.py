@@ -60,7 +60,7 @@ class Budget:
         """Choose models and rows; `predicted` gives the seconds of a model by number of rows.
 
         The most expensive models are left out until the others can have LEAST_ROWS rows. The
-        simplest model is never left out.
+        first model is never left out.
         """
         models = list(predicted)
         time_left = RESERVE * self.left
@@ -84,14 +84,18 @@ class Budget:
         return Plan(models, fitting[-1])
 
 
-def planned(names: list[str], search: Search, budget: Budget) -> tuple[list[str], Search]:
+def planned(
+    names: list[str], search: Search, budget: Budget, needed: str | None = None
+) -> tuple[list[str], Search]:
     """Leave out models and sample rows if the search would exceed the budget; warn about it.
 
-    Two fits of each model to few rows predict how long the others take.
+    Two fits of each model to few rows predict how long the others take. The model `needed`, or
+    else the simplest one, is never left out.
     """
     n, folds = search.data.positive.size, len(search.splits)
     predicted: dict[str, Callable[[int], float]] = {}
-    for name in sorted(names, key=lambda name: name == ADDITIVE):  # the most expensive one last
+    order = sorted(names, key=lambda name: (name != needed, name == ADDITIVE))
+    for name in order:  # the first is never left out, and the most expensive one comes last
         if name != STACK and (budget.used < PILOT_SHARE or not predicted):
             fits = (
                 folds / DEFAULT_FOLDS if name == ADDITIVE else folds * 0.8 + (not search.partition)

@@ -19,6 +19,8 @@ from apmax.validation import Floats
 UNKNOWN = -1
 """Code of a category that training did not see."""
 OTHER, MISSING = "(other)", "(missing)"
+INTERCEPT = "(intercept)"
+"""Name of the last contribution of an explained row."""
 MIN_FREQUENCY, MAX_LEVELS = 10, 200
 """A category with fewer rows is grouped with the other rare ones; so are those beyond the limit."""
 LARGEST = 1e300
@@ -159,6 +161,15 @@ def column_names(X: Any) -> list[str]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ShapeError(f"`X` has two columns named {twice!r}: rename or drop one of them")
     return names
+
+
+def frame_like(X: Any, values: Floats, names: list[str]) -> Any:
+    """Return values by row as a frame with these columns if X is a frame, otherwise as they are."""
+    if hasattr(X, "index") and hasattr(X, "columns"):
+        return type(X)(values, columns=names, index=X.index)
+    if hasattr(X, "columns"):
+        return type(X)(values, schema=names, orient="row")
+    return values
 
 
 def _listed(ignored: dict[str, str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -129,3 +129,10 @@ class PairEffect:
 
 
 Effect = NumberEffect | CategoryEffect | PairEffect
+
+
+def scaled(effect: Effect, factor: float) -> Effect:
+    """Return an effect times a factor."""
+    if isinstance(effect, CategoryEffect):
+        return replace(effect, effect=factor * effect.effect)
+    return replace(effect, effect=factor * effect.effect, missing=factor * effect.missing)

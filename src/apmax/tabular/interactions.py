@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
@@ -47,6 +47,7 @@ def find_pairs(
     target: BinaryTarget,
     splits: Sequence[Split],
     number: int | str,
+    on_progress: Callable[..., None] | None = None,
 ) -> Pairs:
     """Find the strongest pairs of columns; "auto" chooses their number by cross-validation.
 
@@ -62,17 +63,18 @@ def find_pairs(
         table = table.rows(rows)
         target = target._replace(positive=target.positive[rows], weight=weight)
     numbers = (0, *NUMBERS_TRIED) if number == "auto" else (int(number),)
-    folds = [_held_out(columns, terms, table, target, split, numbers) for split in splits]
+    folds, scores = list[list[Floats]](), list[list[float]]()
+    for split in splits:
+        folds.append(_held_out(columns, terms, table, target, split, numbers))
+        of_test = target.rows(split[1])
+        scores.append([ap_of_scores(of_test.positive, z, of_test.weight) for z in folds[-1]])
+        if on_progress is not None:
+            best_ap = float(np.max(np.mean(scores, axis=0)))
+            on_progress("interactions", len(folds), len(splits), best_ap)
+            raise_if_interrupted()
     best = 0
     if number == "auto":
-        ap = np.array(
-            [
-                [ap_of_scores(of_test.positive, z, of_test.weight) for z in margins]
-                for margins, of_test in (
-                    (fold, target.rows(test)) for fold, (_, test) in zip(folds, splits, strict=True)
-                )
-            ]
-        )
+        ap = np.array(scores)
         gains = ap - ap[:, :1]
         best = int(np.argmax(gains.mean(axis=0)))
         test_share = float(

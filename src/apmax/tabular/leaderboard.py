@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from apmax.tabular.library import NAMES
 from apmax.validation import Floats
 
 
@@ -30,13 +32,14 @@ class Standing(NamedTuple):
     """Whether this model predicts."""
 
 
-class Leaderboard(tuple[Standing, ...]):
+@dataclass(frozen=True)
+class Leaderboard(Sequence[Standing]):
     """Standings of all models, the best first; ``print`` shows a table.
 
     ``pandas.DataFrame(leaderboard)`` makes a data frame of it.
     """
 
-    __slots__ = ()
+    standings: tuple[Standing, ...]
 
     @classmethod
     def of(
@@ -51,18 +54,49 @@ class Leaderboard(tuple[Standing, ...]):
         names = sorted(ap, key=lambda name: -float(ap[name].mean()))
         best = ap[names[0]]
         return cls(
-            Standing(
-                name,
-                float(ap[name].mean()),
-                standard_error(ap[name], test_share),
-                float((ap[name] - best).mean()),
-                standard_error(ap[name] - best, test_share),
-                log_loss[name],
-                seconds[name],
-                name == chosen,
+            tuple(
+                Standing(
+                    name,
+                    float(ap[name].mean()),
+                    standard_error(ap[name], test_share),
+                    float((ap[name] - best).mean()),
+                    standard_error(ap[name] - best, test_share),
+                    log_loss[name],
+                    seconds[name],
+                    name == chosen,
+                )
+                for name in names
             )
-            for name in names
         )
+
+    def __len__(self) -> int:
+        return len(self.standings)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.standings[place]
+
+    def advice(self, simplest_first: Sequence[str] = NAMES) -> str:
+        """Say in one sentence which model to use: the simplest within one error of the best.
+
+        Models that `simplest_first` does not list count as the most complex ones.
+        """
+        best = self[0]
+        if len(self) == 1:
+            return f"{best.model} is the only model compared."
+        if np.isnan(best.difference_se):
+            return f"Use {best.model}: highest AP on a single fold, so compare on more folds."
+        order = [*simplest_first, *(one.model for one in self)]
+        by_simplicity = sorted(self, key=lambda one: order.index(one.model))
+        use = next(one for one in by_simplicity if -one.difference <= one.difference_se)
+        if use.model != best.model:
+            gap = f"{best.model}, {-use.difference:+.3f} ± {use.difference_se:.3f}"
+            return f"Use {use.model}: simplest model within one standard error of the best ({gap})."
+        simpler = by_simplicity[: by_simplicity.index(best)]
+        if not simpler:
+            return f"Use {best.model}: simplest of all models, with the highest AP."
+        near = max(simpler, key=lambda one: one.difference)
+        gap = f"{near.model}, {near.difference:+.3f} ± {near.difference_se:.3f}"
+        return f"Use {best.model}: no simpler model is within one standard error (nearest {gap})."
 
     def __str__(self) -> str:
         width = max([len("model"), *(len(one.model) for one in self)])

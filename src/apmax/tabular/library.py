@@ -7,22 +7,18 @@ NaN where missing.
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import logit
-from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
 )
-from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegressionCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from apmax.tabular.columns import UNKNOWN, Table
+from apmax.tabular.logistic import Shape
 from apmax.validation import Floats, Mask
 
 LOGISTIC, ADDITIVE, STACK = "logistic", "additive", "stack"
@@ -42,30 +38,16 @@ LARGEST = 1e30
 LEARNING_RATE, LEAST_LEAF = 0.1, 20
 
 
-class Shape(NamedTuple):
-    """Number of numeric and of categorical columns."""
-
-    numbers: int
-    categories: int
-
-    @property
-    def categorical(self) -> list[int]:
-        """Return the positions of the categorical columns."""
-        return list(range(self.numbers, self.numbers + self.categories))
-
-
 def encoded(table: Table) -> Floats:
     """Return the matrix that the models read."""
     codes = np.where(table.codes == UNKNOWN, np.nan, table.codes)
     return np.hstack([np.clip(table.numbers, -LARGEST, LARGEST), codes])
 
 
-def fit_model(
+def fit_trees(
     name: str, X: Floats, positive: Mask, weight: Floats | None, shape: Shape, seed: int
 ) -> Any:
-    """Fit the model of this name."""
-    if name == LOGISTIC:
-        return _logistic(shape).fit(X, positive, logisticregressioncv__sample_weight=weight)
+    """Fit the trees of this name."""
     if name in BOOSTING:
         return _fit_boosting(*BOOSTING[name], X, positive, weight, shape, seed)
     forests = {EXTRA_TREES: ExtraTreesClassifier, RANDOM_FOREST: RandomForestClassifier}
@@ -82,18 +64,6 @@ def log_odds(model: Any, X: Floats) -> Floats:
     if hasattr(model, "decision_function"):
         return np.asarray(model.decision_function(X))
     return np.asarray(model.predict(X, raw_score=True))
-
-
-def _logistic(shape: Shape) -> Any:
-    numbers = make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler())
-    one_hot = OneHotEncoder(handle_unknown="ignore")
-    features = make_column_transformer(
-        (numbers, slice(0, shape.numbers)), (one_hot, shape.categorical)
-    )
-    model = LogisticRegressionCV(
-        Cs=np.logspace(-3, 2, 6), cv=3, scoring="average_precision", max_iter=1000
-    )
-    return make_pipeline(features, model)
 
 
 def _fit_boosting(

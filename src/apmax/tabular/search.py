@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,8 @@ from apmax.interrupts import raise_if_interrupted
 from apmax.metrics import ap_of_scores
 from apmax.splits import Split
 from apmax.tabular.additive import AdditiveAPClassifier
-from apmax.tabular.library import ADDITIVE, Shape, fit_model, log_odds
+from apmax.tabular.library import ADDITIVE, LOGISTIC, fit_trees, log_odds
+from apmax.tabular.logistic import Shape, fit_path
 from apmax.tabular.sampling import restricted, sample_rows
 from apmax.validation import Floats, Mask
 
@@ -33,16 +34,23 @@ class TrainingTable(NamedTuple):
     shape: Shape
     positive: Mask
     weight: Floats | None
+    rows: NDArray[np.intp]
+    """Number of each row in the data given to `fit`."""
     categorical_features: Any
 
-    def rows(self, which: NDArray[np.intp], weight: Floats | None) -> TrainingTable:
+    def part(self, which: NDArray[np.intp], weight: Floats | None) -> TrainingTable:
         """Return some of the rows, with these weights."""
         return self._replace(
             X=take_rows(self.X, which),
             matrix=self.matrix[which],
             positive=self.positive[which],
             weight=weight,
+            rows=self.rows[which],
         )
+
+    def without_rows(self) -> TrainingTable:
+        """Return what models of the matrix need, for worker processes."""
+        return self._replace(X=None, categorical_features=None)
 
 
 class Candidate(NamedTuple):
@@ -50,7 +58,7 @@ class Candidate(NamedTuple):
 
     name: str
     log_odds: Floats
-    """Held-out log-odds of each row; NaN for rows that are never held out."""
+    """Held-out log-odds of each row, the mean over repeated splits; NaN where never held out."""
     models: list[Any]
     """Fitted estimators whose log-odds are averaged."""
     seconds: float
@@ -63,14 +71,42 @@ def take_rows(X: Any, which: Any) -> Any:
     return X[np.asarray(which)]
 
 
+class Progress:
+    """Counts the fits of all models and passes them on to a callback (stage, done, total, AP)."""
+
+    def __init__(self, callback: Callable[..., None] | None) -> None:
+        self.callback = callback
+        self.total = self.done = self.end = 0
+
+    def expect(self, fits: int) -> None:
+        """Set the number of fits of all models together."""
+        self.total, self.done, self.end = fits, 0, 0
+
+    def begin(self, fits: int) -> None:
+        """Begin a model that consists of so many fits, at most."""
+        self.done, self.end = self.end, self.end + fits
+
+    def advance(self, stage: str, ap: float) -> None:
+        """Report a complete fit, and the AP of its model so far."""
+        self.done = min(self.done + 1, self.end)
+        if self.callback is not None and self.total:
+            self.callback(stage, self.done, self.total, ap)
+
+
 class Search:
     """Fits candidates one after another, each on all folds."""
 
     def __init__(
-        self, data: TrainingTable, splits: Sequence[Split], *, seed: int, n_jobs: int | None
+        self,
+        data: TrainingTable,
+        splits: Sequence[Split],
+        *,
+        seed: int,
+        n_jobs: int | None,
+        progress: Progress,
     ) -> None:
         self.data, self.splits = data, splits
-        self.seed, self.n_jobs = seed, n_jobs
+        self.seed, self.n_jobs, self.progress = seed, n_jobs, progress
         held_out = np.concatenate([test for _, test in splits])
         # If every row is held out exactly once, the models of the folds can be averaged.
         self.partition = np.unique(held_out).size == held_out.size == data.positive.size
@@ -80,7 +116,13 @@ class Search:
         data = self.data
         rows, weight = sample_rows(data.positive, data.weight, count, self.seed)
         splits = restricted(self.splits, rows, data.positive.size)
-        return Search(data.rows(rows, weight), splits, seed=self.seed, n_jobs=self.n_jobs)
+        return Search(
+            data.part(rows, weight),
+            splits,
+            seed=self.seed,
+            n_jobs=self.n_jobs,
+            progress=self.progress,
+        )
 
     def pilot(self, name: str, count: int) -> float:
         """Return the seconds of one fit to a sample of rows."""
@@ -89,76 +131,94 @@ class Search:
         if name == ADDITIVE:
             _fit_additive(data, None, self.n_jobs)
         else:
-            arguments = (data.matrix, data.positive, data.weight, data.shape, self.seed)
-            _fit_rows(name, np.arange(data.positive.size), *arguments)
+            _fit_rows(name, np.arange(data.positive.size), data, self.seed)
         return time.perf_counter() - start
+
+    def fits(self, name: str) -> int:
+        """Return the number of fits of a model that `progress` counts."""
+        folds = len(self.splits)
+        # The additive model reports each fold for its pairs, for C and for alpha.
+        return 3 * folds if name == ADDITIVE else folds + (not self.partition)
 
     def fit(self, name: str) -> Candidate:
         """Fit a model on each fold, or the additive model with its own cross-validation."""
         start = time.perf_counter()
+        self.progress.begin(self.fits(name))
         found, models = self._additive() if name == ADDITIVE else self._over_folds(name)
         seconds = time.perf_counter() - start
         logger.info("%s: %.1f s", name, seconds)
         return Candidate(name, found, models, seconds)
 
-    def average_precision(self, candidate: Candidate) -> float:
-        """Return the mean AP over the folds."""
-        data = self.data
-        ap = [
-            ap_of_scores(
-                data.positive[test],
-                candidate.log_odds[test],
-                None if data.weight is None else data.weight[test],
-            )
-            for _, test in self.splits
-        ]
-        return float(np.mean(ap))
-
     def _over_folds(self, name: str) -> tuple[Floats, list[Any]]:
+        """Fit a model on each fold; of several models per fold, keep the best by mean AP."""
         data = self.data
-        parts = [train for train, _ in self.splits]
-        if not self.partition:  # for example forward chaining: the last model has seen most
-            parts.append(np.arange(data.positive.size))
-        arguments = (data.matrix, data.positive, data.weight, data.shape, self.seed)
-        tasks = (delayed(_fit_rows)(name, rows, *arguments) for rows in parts)
-        models = []
-        for model in Parallel(n_jobs=self.n_jobs, return_as="generator")(tasks):
-            models.append(model)
+        tasks = (
+            delayed(_fit_rows)(name, rows, data.without_rows(), self.seed)
+            for rows, _ in self.splits
+        )
+        models: list[list[Any]] = []
+        log_odds_of, ap = [], []
+        for found in Parallel(n_jobs=self.n_jobs, return_as="generator")(tasks):
             raise_if_interrupted()
-        found = np.full(data.positive.size, np.nan)
-        for model, (_, test) in zip(models, self.splits, strict=False):
-            found[test] = log_odds(model, data.matrix[test])
-        return found, models if self.partition else models[-1:]
+            _, test = self.splits[len(models)]
+            models.append(found)
+            log_odds_of.append([log_odds(model, data.matrix[test]) for model in found])
+            ap.append([self._average_precision(test, z) for z in log_odds_of[-1]])
+            self.progress.advance(name, float(np.max(np.mean(ap, axis=0))))
+            raise_if_interrupted()
+        best = int(np.argmax(np.mean(ap, axis=0)))
+        chosen = [of_fold[best] for of_fold in models]
+        if not self.partition:  # for example forward chaining: the last model has seen most
+            every = np.arange(data.positive.size)
+            chosen = [_fit_rows(name, every, data, self.seed)[best]]
+            self.progress.advance(name, float(np.mean(ap, axis=0)[best]))
+            raise_if_interrupted()
+        return self._mean_of_folds([of_fold[best] for of_fold in log_odds_of]), chosen
+
+    def _mean_of_folds(self, of_folds: Sequence[Floats]) -> Floats:
+        """Return the held-out log-odds of each row, the mean if several splits hold it out."""
+        sums, times = np.zeros(self.data.positive.size), np.zeros(self.data.positive.size)
+        for values, (_, test) in zip(of_folds, self.splits, strict=True):
+            sums[test] += values
+            times[test] += 1
+        with np.errstate(invalid="ignore"):
+            return np.asarray(sums / times)
+
+    def _average_precision(self, test: NDArray[np.intp], log_odds: Floats) -> float:
+        data = self.data
+        weight = None if data.weight is None else data.weight[test]
+        return ap_of_scores(data.positive[test], log_odds, weight)
 
     def _additive(self) -> tuple[Floats, list[Any]]:
-        model = _fit_additive(self.data, self.splits, self.n_jobs)
+        def report(stage: str, done: int, of: int, ap: float) -> None:
+            self.progress.advance(ADDITIVE, ap)
+
+        model = _fit_additive(self.data, self.splits, self.n_jobs, report)
         raise_if_interrupted()
-        return model.linear_.out_of_fold_, [model]
+        log_odds: Floats = model.out_of_fold_
+        del model.out_of_fold_  # kept once, by AutoAPClassifier
+        return log_odds, [model]
 
 
-def _fit_additive(data: TrainingTable, cv: Any, n_jobs: int | None) -> AdditiveAPClassifier:
+def _fit_additive(
+    data: TrainingTable, cv: Any, n_jobs: int | None, on_progress: Any = None
+) -> AdditiveAPClassifier:
     model = AdditiveAPClassifier(
         categorical_features=data.categorical_features, cv=cv, n_jobs=n_jobs
     )
+    model.on_progress = on_progress
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(data.X, data.positive, data.weight)
-    model.cv = None  # the rows of the splits are of no use to a fitted model
+    model.cv = model.on_progress = None  # of no use to a fitted model
     return model
 
 
-def _fit_rows(
-    name: str,
-    rows: NDArray[np.intp],
-    matrix: Floats,
-    positive: Mask,
-    weight: Floats | None,
-    shape: Shape,
-    seed: int,
-) -> Any:
-    """Fit a model to some rows, on one thread."""
-    of_rows = None if weight is None else weight[rows]
+def _fit_rows(name: str, rows: NDArray[np.intp], data: TrainingTable, seed: int) -> list[Any]:
+    """Fit a model to some rows, on one thread; logistic regression once for each C."""
+    weight = None if data.weight is None else data.weight[rows]
+    arguments = data.matrix[rows], data.positive[rows], weight, data.shape
     routing = config_context(enable_metadata_routing=False)  # a setting of the user's own models
     with warnings.catch_warnings(), threadpool_limits(1), routing:
         warnings.simplefilter("ignore")
-        return fit_model(name, matrix[rows], positive[rows], of_rows, shape, seed)
+        return fit_path(*arguments) if name == LOGISTIC else [fit_trees(name, *arguments, seed)]

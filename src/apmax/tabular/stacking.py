@@ -62,40 +62,6 @@ class Blend(NamedTuple):
 
     members: list[str]
     stack: Stack
-    ap: Floats
-    """AP of each fold, whose rows the weights were not fitted to."""
-    log_loss: float
-    """Mean log-loss of the same held-out predictions."""
-
-    @classmethod
-    def fit(
-        cls,
-        log_odds: dict[str, Floats],
-        positive: Mask,
-        weight: Floats | None,
-        total: float,
-        folds: list[NDArray[np.intp]],
-    ) -> Blend:
-        """Fit to held-out log-odds of members; `folds` are the rows that splits hold out."""
-        columns = np.column_stack([*log_odds.values()])
-        rows = np.unique(np.concatenate(folds))
-
-        def fit(which: NDArray[np.intp]) -> Stack:
-            of_which = None if weight is None else weight[which]
-            return fit_stack(
-                columns[which], positive[which], of_which, total * which.size / positive.size
-            )
-
-        ap, held_out = [], np.empty(positive.size)
-        for fold in folds:
-            others = np.setdiff1d(rows, fold)
-            held_out[fold] = fit(others if others.size else rows)(columns[fold])
-            of_fold = None if weight is None else weight[fold]
-            ap.append(ap_of_scores(positive[fold], held_out[fold], of_fold))
-        z = held_out[rows]
-        share = shares(None if weight is None else weight[rows], rows.size)
-        loss = float(share @ (np.logaddexp(0.0, z) - positive[rows] * z))
-        return cls(list(log_odds), fit(rows), np.array(ap), loss)
 
     def __call__(self, log_odds: dict[str, Floats]) -> Floats:
         """Return the log-odds of the blend from those of the members."""
@@ -112,3 +78,49 @@ class Blend(NamedTuple):
         used = used if used.size else np.zeros(1, np.intp)
         stack = self.stack._replace(weights=self.stack.weights[used])
         return self._replace(members=[self.members[k] for k in used], stack=stack)
+
+
+class Evaluation(NamedTuple):
+    """A blend of all rows, and what blends of the other folds predict for each fold."""
+
+    blend: Blend
+    held_out: Floats
+    """Calibrated log-odds of each row; NaN for a row that is never held out."""
+    ap: Floats
+    """AP of each fold."""
+    log_loss: float
+    """Mean log-loss of the held-out log-odds."""
+
+    @classmethod
+    def of(
+        cls,
+        log_odds: dict[str, Floats],
+        positive: Mask,
+        weight: Floats | None,
+        total: float,
+        folds: list[NDArray[np.intp]],
+    ) -> Evaluation:
+        """Fit to held-out log-odds of members; `folds` are the rows that splits hold out."""
+        columns = np.column_stack([*log_odds.values()])
+        rows = np.unique(np.concatenate(folds))
+
+        def fit(which: NDArray[np.intp]) -> Stack:
+            of_which = None if weight is None else weight[which]
+            return fit_stack(
+                columns[which], positive[which], of_which, total * which.size / positive.size
+            )
+
+        ap, sums, times = [], np.zeros(positive.size), np.zeros(positive.size)
+        for fold in folds:
+            others = np.setdiff1d(rows, fold)
+            of_fold = fit(others if others.size else rows)(columns[fold])
+            ap.append(
+                ap_of_scores(positive[fold], of_fold, None if weight is None else weight[fold])
+            )
+            sums[fold] += of_fold
+            times[fold] += 1
+        with np.errstate(invalid="ignore"):
+            held_out = sums / times
+        z, share = held_out[rows], shares(None if weight is None else weight[rows], rows.size)
+        loss = float(share @ (np.logaddexp(0.0, z) - positive[rows] * z))
+        return cls(Blend(list(log_odds), fit(rows)), held_out, np.array(ap), loss)

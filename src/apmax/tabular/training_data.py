@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
 from apmax.binary_target import BinaryTarget, binary_target
@@ -13,12 +14,17 @@ from apmax.errors import ShapeError
 from apmax.splits import Split, make_splits
 from apmax.tabular.columns import Columns, Table
 from apmax.tabular.sampling import without_weightless_rows
+from apmax.validation import Floats
 
 
 class TrainingData(NamedTuple):
     """Rows of positive weight, as given and as a table."""
 
     X: Any
+    rows: NDArray[np.intp]
+    """Numbers of these rows among those given."""
+    given: int
+    """Number of rows given."""
     target: BinaryTarget
     splits: list[Split]
     columns: Columns
@@ -33,9 +39,19 @@ def training_data(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: An
     )
     check_consistent_length(X, target.positive)
     splits = make_splits(estimator.cv, X, target.positive, target.weight, groups)
+    given = target.positive.size
+    rows = np.arange(given) if target.weight is None else np.flatnonzero(target.weight)
     X, target, splits = without_weightless_rows(X, target, splits)
     columns = Columns(X, estimator.categorical_features)
-    return TrainingData(X, target, splits, columns, columns.fit_transform(X, target.counts))
+    table = columns.fit_transform(X, target.counts)
+    return TrainingData(X, rows, given, target, splits, columns, table)
+
+
+def as_given(values: Floats, rows: NDArray[np.intp], given: int) -> Floats:
+    """Return values of some rows as an array of all given rows, NaN for the others."""
+    out = np.full(given, np.nan)
+    out[rows] = values
+    return out
 
 
 def checked_rows(estimator: Any, X: Any, *, reset: bool) -> Any:

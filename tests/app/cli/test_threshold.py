@@ -92,7 +92,6 @@ REFUSED = {
     "predict m.apmax valid.csv -o p.csv --valid valid.csv": "leave it out",
     "predict m.apmax valid.csv -o p.csv --id citty": "did you mean 'city'?",
     "predict m.apmax odd.csv -o p.csv --id label": "rename it",
-    "predict m.apmax odd.csv -o p.csv --id 2": "give its name",
     "predict m.apmax valid.csv -o valid.csv --valid valid.csv": "would be overwritten",
 }
 
@@ -154,6 +153,8 @@ def test_the_identifier_is_the_first_column_as_it_stands_in_the_file(model: str)
     assert text.splitlines()[0] == "customer,probability,log_odds,label"
     assert text.splitlines()[8].startswith("00007,")
     assert as_json("predict", model, "ids.csv", "--id", "customer")["customer"][7] == "00007"
+    by_number = run("predict", model, "ids.csv", "--id", str(frame.shape[1])).stdout
+    assert by_number == run("predict", model, "ids.csv", "--id", "last").stdout == text
     frame.assign(customer=range(30)).to_parquet("ids.parquet")
     run("predict", model, "ids.parquet", "--id", "customer", "-o", "p.parquet")
     assert pd.read_parquet("p.parquet")["customer"].tolist() == list(range(30))

@@ -74,15 +74,12 @@ def predict(
         )
         _check_rule(rule, model, valid)
         loaded = load_model(model)
-        wanted = identifier or loaded.id
-        # The model must be able to read its numbers, so these are not read as text.
-        known = loaded.number_formats()
-        text = [] if wanted is None or wanted in known else [wanted]
         dataset = load(
             data,
             target=False,
-            text=[*loaded.text_columns(), *text],
-            **reading.arguments(known),
+            text=loaded.text_columns(),
+            identifier=identifier or loaded.id,
+            **reading.arguments(loaded.number_formats()),
         )
         columns = _identifiers(dataset, identifier, loaded.id)
         chosen = None
@@ -167,8 +164,6 @@ def _identifiers(dataset: Dataset, given: str | None, default: str | None) -> di
     if given is None and default not in names:
         return {}
     name = str(default) if given is None else find_column(names, given, option="--id")
-    if given not in (None, name):  # only a name is known before reading, to keep 00123 as text
-        raise ParameterError(f"--id = {given} is the column {name!r}: give its name")
     if name in OUTPUT:
         raise ParameterError(f"--id = {name!r} is a column of the output: rename it in the file")
     values, numeric = dataset.X[name], pd.api.types.is_numeric_dtype(dataset.X[name])

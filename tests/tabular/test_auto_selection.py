@@ -1,0 +1,250 @@
+"""AutoAPClassifier: which model predicts, what it keeps, and how it explains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import skops.io
+from scipy.special import expit
+from sklearn.base import clone
+from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold
+
+from apmax import AdditiveAPClassifier, AutoAPClassifier, average_precision, errors
+from apmax.tabular.leaderboard import simplest_within_error
+from tests.tabular.additive_table import TEST, TRAIN, X, Y
+
+MODELS = ["logistic", "additive", "boosting-5x100", "stack"]
+SMALL = AutoAPClassifier(MODELS, cv=2)
+BY_RULE = {
+    rule: clone(SMALL).set_params(select=rule).fit(X[TRAIN], Y[TRAIN])
+    for rule in ("one-se", "best", *MODELS)
+}
+STACK, ADDITIVE, LOGISTIC = (BY_RULE[name] for name in ("stack", "additive", "logistic"))
+
+
+def fold_scores(model: AutoAPClassifier) -> dict[str, Any]:
+    """AP on each held-out fold, from the log-odds that the model keeps."""
+    folds = [
+        test
+        for _, test in StratifiedKFold(2, shuffle=True, random_state=0).split(X[TRAIN], Y[TRAIN])
+    ]
+    labels = Y[TRAIN]
+    return {
+        name: np.array([average_precision(labels[fold], z[fold]) for fold in folds])
+        for name, z in model.out_of_fold_.items()
+    }
+
+
+def test_the_default_is_the_simplest_within_one_standard_error() -> None:
+    model, scores = BY_RULE["one-se"], fold_scores(BY_RULE["one-se"])
+    assert model.best_ == simplest_within_error(MODELS, scores, 0.5)
+    for one in model.leaderboard_:
+        assert one.ap == pytest.approx(scores[one.model].mean())
+
+
+def test_best_is_the_first_of_the_leaderboard() -> None:
+    model = BY_RULE["best"]
+    assert model.best_ == model.leaderboard_[0].model
+    assert model.leaderboard_[0].chosen
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_named_model_predicts_whichever_is_best(name: str) -> None:
+    model = BY_RULE[name]
+    assert model.best_ == name
+    assert [one.model for one in model.leaderboard_ if one.chosen] == [name]
+    assert [(one.model, one.ap) for one in model.leaderboard_] == [
+        (one.model, one.ap) for one in STACK.leaderboard_
+    ]
+
+
+def test_only_estimators_that_predict_are_kept() -> None:
+    assert [*LOGISTIC.models_] == ["logistic"]
+    assert [*STACK.models_] == STACK.blend_.members
+    used = [name for name, weight in STACK.stack_weights_.items() if weight > 0]
+    assert STACK.blend_.members == used
+    assert [*LOGISTIC.stack_weights_] == MODELS[:-1]
+
+
+def test_the_stack_is_the_weighted_sum_of_log_odds() -> None:
+    total = np.zeros(TEST.sum())
+    for name, weight in STACK.stack_weights_.items():
+        model = BY_RULE[name]
+        (slope,) = model.blend_.stack.weights
+        total += weight * (model.decision_function(X[TEST]) - model.blend_.stack.intercept) / slope
+    difference = STACK.decision_function(X[TEST]) - total
+    np.testing.assert_allclose(difference, difference[0], rtol=1e-6)
+
+
+def test_a_selected_model_that_was_interrupted_is_replaced_with_a_warning() -> None:
+    def stop(stage: str, done: int, *_: Any) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    model = AutoAPClassifier(["logistic", "boosting-5x100", "stack"], select="stack", cv=2)
+    model.on_progress = stop
+    with pytest.warns(UserWarning, match=r"`select` = 'stack' was not fitted \(interrupted: kept"):
+        model.fit(X[TRAIN], Y[TRAIN])
+    assert model.best_ == "logistic"
+
+
+def test_the_selected_model_is_fitted_first() -> None:
+    stages: list[str] = []
+    model = clone(SMALL).set_params(select="boosting-5x100")
+    model.on_progress = lambda stage, *_: stages.append(stage)
+    model.fit(X[TRAIN], Y[TRAIN])
+    assert stages[:2] == ["boosting-5x100"] * 2
+    assert [*model.out_of_fold_] == MODELS
+
+
+def test_held_out_log_odds_are_calibrated() -> None:
+    assert [*STACK.out_of_fold_] == MODELS
+    for z in STACK.out_of_fold_.values():
+        assert z.shape == (TRAIN.sum(),)
+        assert expit(z).mean() == pytest.approx(Y[TRAIN].mean(), rel=0.1)
+
+
+def test_held_out_log_odds_are_those_of_the_positive_class() -> None:
+    labels = np.where(Y, "fraud", "ok")
+    model = AutoAPClassifier(["boosting-5x100"], cv=2, pos_label="fraud")
+    model.fit(X[TRAIN], labels[TRAIN])
+    expected = STACK.out_of_fold_["boosting-5x100"]
+    np.testing.assert_array_equal(model.out_of_fold_["boosting-5x100"], expected)
+
+
+def test_rows_of_weight_0_have_no_held_out_log_odds() -> None:
+    model = AutoAPClassifier(["boosting-5x100", "additive"], cv=2)
+    model.fit(X, Y, sample_weight=TRAIN.astype(float))
+    for name, z in model.out_of_fold_.items():
+        assert np.isnan(z[TEST]).all()
+        np.testing.assert_allclose(z[TRAIN], STACK.out_of_fold_[name], rtol=1e-6)
+
+
+def test_held_out_log_odds_are_averaged_over_repeated_splits() -> None:
+    splits = list(RepeatedStratifiedKFold(n_splits=2, n_repeats=2, random_state=0).split(X, Y))
+    first, second, both = (
+        AutoAPClassifier(["boosting-5x100"], cv=cv).fit(X, Y)
+        for cv in (splits[:2], splits[2:], splits)
+    )
+    raw = [(one.out_of_fold_["boosting-5x100"], one.leaderboard_[0].ap) for one in (first, second)]
+    assert both.leaderboard_[0].ap == pytest.approx((raw[0][1] + raw[1][1]) / 2, abs=0.02)
+    mean = (raw[0][0] + raw[1][0]) / 2
+    assert np.corrcoef(mean, both.out_of_fold_["boosting-5x100"])[0, 1] > 0.99
+
+
+@pytest.mark.parametrize("name", ["logistic", "additive"])
+def test_contributions_sum_to_the_log_odds(name: str) -> None:
+    model = BY_RULE[name]
+    parts = model.explain(X[TEST])
+    assert [*parts.columns[:3]] == ["distance", "colour", "age"]
+    assert parts.columns[-1] == "(intercept)"
+    assert (parts.index == X[TEST].index).all()
+    np.testing.assert_allclose(parts.sum(axis=1), model.decision_function(X[TEST]))
+    in_training = model.explain(X[TRAIN]).mean()
+    np.testing.assert_allclose(in_training.drop("(intercept)"), 0.0, atol=1e-6)
+
+
+def test_contributions_of_logistic_regression_are_those_of_its_columns() -> None:
+    parts = LOGISTIC.explain(X[TEST])
+    moved = LOGISTIC.explain(X[TEST].assign(distance=X[TEST]["distance"] + 1))
+    change = moved - parts
+    assert (change["distance"] != 0).all()
+    np.testing.assert_allclose(change.drop(columns="distance"), 0.0, atol=1e-12)
+    assert np.ptp(change["distance"]) < 1e-9  # a linear function
+
+
+def test_a_stack_of_models_with_contributions_explains_too() -> None:
+    model = AutoAPClassifier(["logistic", "additive", "stack"], select="stack", cv=2)
+    model.fit(X[TRAIN], Y[TRAIN])
+    parts = model.explain(pl.from_pandas(X[TEST]))
+    assert isinstance(parts, pl.DataFrame)
+    np.testing.assert_allclose(parts.sum_horizontal(), model.decision_function(X[TEST]))
+
+
+def test_trees_explain_with_an_error_that_names_the_remedy() -> None:
+    with pytest.raises(errors.ParameterError, match='fit with select="additive"'):
+        BY_RULE["boosting-5x100"].explain(X[TEST])
+
+
+def test_contributions_are_of_the_positive_class() -> None:
+    labels = np.where(Y, "fraud", "ok")
+    model = AutoAPClassifier(["additive"], cv=2, pos_label="fraud").fit(X[TRAIN], labels[TRAIN])
+    log_odds = -model.decision_function(X[TEST])
+    np.testing.assert_allclose(model.explain(X[TEST]).sum(axis=1), log_odds)
+
+
+def test_shape_functions_are_those_of_the_calibrated_model() -> None:
+    (additive,) = ADDITIVE.models_["additive"]
+    assert isinstance(additive, AdditiveAPClassifier)
+    (slope,) = ADDITIVE.blend_.stack.weights
+    distance = ADDITIVE.shape_functions_["distance"]
+    np.testing.assert_allclose(
+        distance.effect, slope * additive.shape_functions_["distance"].effect
+    )
+    with pytest.raises(AttributeError, match='select="additive"'):
+        _ = LOGISTIC.shape_functions_
+
+
+def test_logistic_models_of_the_folds_share_c_and_scale() -> None:
+    steps = [model[-1] for model in LOGISTIC.models_["logistic"]]
+    assert len({step.C for step in steps}) == 1
+    assert LOGISTIC.blend_.stack.weights[0] == pytest.approx(1, abs=0.3)
+
+
+TRUSTED = {
+    "apmax.linear.result.FitResult",
+    "apmax.tabular.additive.AdditiveAPClassifier",
+    "apmax.tabular.additive.BasisAPClassifierCV",
+    "apmax.tabular.auto.AutoAPClassifier",
+    "apmax.tabular.columns.Columns",
+    "apmax.tabular.columns.Levels",
+    "apmax.tabular.effects.CategoryEffect",
+    "apmax.tabular.effects.Margin",
+    "apmax.tabular.effects.NumberEffect",
+    "apmax.tabular.effects.PairEffect",
+    "apmax.tabular.leaderboard.Leaderboard",
+    "apmax.tabular.leaderboard.Standing",
+    "apmax.tabular.stacking.Blend",
+    "apmax.tabular.stacking.Stack",
+    "collections.OrderedDict",
+    "lightgbm.basic.Booster",
+    "lightgbm.sklearn.LGBMClassifier",
+    "numpy.dtype",
+    "sklearn.tree._tree.Tree",
+}
+
+
+@pytest.mark.parametrize("model", [*BY_RULE.values(), "extra-trees"], ids=[*BY_RULE, "extra-trees"])
+def test_skops_stores_a_fitted_model_with_few_types(model: Any) -> None:
+    if model == "extra-trees":
+        model = AutoAPClassifier(["extra-trees"], cv=2).fit(X[TRAIN], Y[TRAIN])
+    content = skops.io.dumps(model)
+    types = skops.io.get_untrusted_types(data=content)
+    assert set(types) <= TRUSTED
+    stored = skops.io.loads(content, trusted=types)
+    np.testing.assert_array_equal(
+        stored.decision_function(X[TEST]), model.decision_function(X[TEST])
+    )
+    assert stored.leaderboard_ == model.leaderboard_
+    assert stored.result_ == model.result_
+
+
+def test_skops_stores_an_additive_model_with_pairs() -> None:
+    model = AdditiveAPClassifier(interactions=2, cv=2).fit(X[TRAIN], Y[TRAIN])
+    content = skops.io.dumps(model)
+    types = skops.io.get_untrusted_types(data=content)
+    assert set(types) <= TRUSTED
+    stored = skops.io.loads(content, trusted=types)
+    np.testing.assert_array_equal(
+        stored.decision_function(X[TEST]), model.decision_function(X[TEST])
+    )
+
+
+def test_held_out_log_odds_are_not_needed_to_predict() -> None:
+    model = AutoAPClassifier(["additive"], cv=2).fit(X[TRAIN], Y[TRAIN])
+    expected = model.decision_function(X[TEST])
+    del model.out_of_fold_
+    np.testing.assert_array_equal(model.decision_function(X[TEST]), expected)
