@@ -94,7 +94,18 @@ def test_drift_is_reported_on_stderr_in_json_and_in_the_report(model: str) -> No
 
 def test_reports_can_be_written_by_both_commands(model: str) -> None:
     result = as_json("report", model, "new-loans.csv", "-o", "r.html")
-    assert result == {"report": "r.html", "warnings": []}
+    assert result == {"report": "r.html", "tables": [], "warnings": []}
     run("--quiet", "evaluate", model, "new-loans.csv", "--report", "e.html")
     for page in ("r.html", "e.html"):
         assert "new-loans.csv" in Path(page).read_text()
+
+
+def test_report_exports_its_tables(model: str) -> None:
+    result = as_json("report", model, "new-loans.csv", "--csv", "tables")
+    assert {Path(table).stem for table in result["tables"]} >= {"metrics", "deciles", "calibration"}
+    evaluated = as_json("evaluate", model, "new-loans.csv")
+    assert pd.read_csv("tables/metrics.csv")["ap"][0] == pytest.approx(
+        evaluated["average_precision"]
+    )
+    refused = run("report", model, "new-loans.csv", "--csv", "new-loans.csv", fails=True)
+    assert "give `--csv` the name of a folder" in refused.stderr
