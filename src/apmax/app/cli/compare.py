@@ -93,9 +93,7 @@ def leaderboard_table(trained: TrainedModel, dataset: Dataset) -> Table:
         f"{dataset.source.name}: average precision in {facts['folds']} folds (random "
         f"{y.mean():.4f}; {y.sum():,} positives in {y.size:,} rows)"
     )
-    table = make_table(
-        title, "model", "AP ± SE", "to the best ± SE", "log-loss", "seconds", ""
-    )
+    table = make_table(title, "model", "AP ± SE", "to the best ± SE", "log-loss", "seconds", "")
     for one in trained.leaderboard:
         table.add_row(
             one.model,

@@ -61,16 +61,12 @@ def write_model_report(
         **provenance(dataset.source),
         "positive label": model.positive,
         "training rows": str(model.facts.get("rows", "unknown")),
-        "features": f"{model.coef.size:,}",
+        "features": f"{len(model.feature_names()):,}",
         **({"scores": note} if note else {}),
     }
     report = Report(
         dataset.source.name,
-        [
-            ScoredModel(
-                str(model.facts.get("solver", "model")), dataset.labels(), expit(scored.log_odds)
-            )
-        ],
+        [ScoredModel(model.name, dataset.labels(), expit(scored.log_odds))],
         coefficients=model.strongest_features(dataset.X),
         facts=facts,
         command=command_line(),
