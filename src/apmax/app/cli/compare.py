@@ -101,7 +101,7 @@ def leaderboard_table(trained: TrainedModel, dataset: Dataset) -> Table:
             _with_error(f"{one.difference:+.4f}", one.difference_se) if one.difference else "best",
             f"{one.log_loss:.4f}",
             f"{one.seconds:.1f}",
-            "← chosen" if one.chosen else "",
+            "←" if one.chosen else "",
             style="bold" if one.chosen else None,
         )
     return table
