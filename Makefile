@@ -6,6 +6,8 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 READY := .venv/.ready
 DEMO_READY := .venv/.demo-ready
+AXE := .browser/axe.min.js
+AXE_SHA256 := 2277b0a3ef47af9b52497faa3e71598e86e0a0e5e6eb295207a5657ede4709af
 
 .PHONY: help setup test test-min soak lint format demo bench bench-linear bench-quality bench-torch bench-surrogates bench-tabular bench-remedies browser docs docs-gallery docs-serve numbers dist audit hashes clean
 help:  ## show the targets
@@ -95,11 +97,15 @@ numbers: setup  ## renew the tables of the documentation from docs/results
 dist: setup  ## build, check and try the source archive and the wheel
 	@$(BIN)/python .ci/dist.py
 
-browser:  ## install Chromium for the report's tests, where possible
+browser:  ## install Chromium and axe-core for the report's tests, where possible
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
 	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium chromium-driver; } \
 	  >/dev/null 2>&1 || echo "apmax: no Chromium, so the report's browser tests are skipped"
+	@test -f $(AXE) || { mkdir -p $(dir $(AXE)) && cd $(dir $(AXE)) && npm pack --silent axe-core@4.14.0 && \
+	    echo "$(AXE_SHA256)  axe-core-4.14.0.tgz" | sha256sum --check --quiet && \
+	    tar xzf axe-core-4.14.0.tgz --strip-components=1 package/axe.min.js && rm axe-core-4.14.0.tgz; } >/dev/null 2>&1 || \
+	  echo "apmax: no axe-core (it needs npm), so the report's accessibility tests are skipped"
 
 audit: setup  ## compare what pip would install with hashes.txt (downloads everything)
 	@$(BIN)/python .ci/hashes.py check
@@ -108,5 +114,5 @@ hashes:  ## write hashes.txt for the versions in constraints.txt
 	@$(PYTHON) .ci/hashes.py write
 
 clean:  ## remove .venv and all generated files
-	rm -rf .venv .venv-min dist site demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-min .browser dist site demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src experiments tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +

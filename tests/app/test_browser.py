@@ -1,4 +1,4 @@
-"""The report in Chromium: slider, keyboard, narrow screens and dark mode."""
+"""The report in Chromium: sliders, keyboard, accessibility, narrow screens and dark mode."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tests.app.cases import full_report, make_scored
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.support.select import Select  # noqa: E402
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(
@@ -36,6 +37,12 @@ FLAGS = [
     "--disable-sync",
 ]
 DESKTOP, PHONE = (1280, 900), (400, 740)
+AXE = Path(__file__).parents[2] / ".browser" / "axe.min.js"
+EVERY_VIEW = [
+    pytest.param(size, scheme, id=f"{size[0]}-{scheme}")
+    for size in (DESKTOP, PHONE)
+    for scheme in ("light", "dark")
+]
 
 Open = Callable[..., Any]
 
@@ -81,7 +88,7 @@ def words(browser: Any, name: str) -> str:
 
 
 def number(browser: Any, name: str) -> float:
-    return float(words(browser, name).replace("%", "").replace(",", ""))
+    return float(words(browser, name).replace("%", "").replace(",", "").split()[0])
 
 
 def errors_in(browser: Any) -> list[str]:
@@ -90,8 +97,8 @@ def errors_in(browser: Any) -> list[str]:
 
 def assert_numbers_are_right(browser: Any, result: ScoredModel) -> None:
     """Everything beside the slider, worked out again from the threshold that it shows."""
-    threshold = float(words(browser, "threshold").removeprefix("≥ "))
-    alert = result.scores >= threshold
+    threshold = float(words(browser, "threshold"))
+    alert = result.probabilities >= threshold
     cells = {
         "tp": (alert & result.y).sum(),
         "fp": (alert & ~result.y).sum(),
@@ -102,6 +109,9 @@ def assert_numbers_are_right(browser: Any, result: ScoredModel) -> None:
     assert number(browser, "precision") == pytest.approx(100 * result.y[alert].mean(), abs=0.051)
     assert number(browser, "recall") == pytest.approx(100 * alert[result.y].mean(), abs=0.051)
     assert number(browser, "rate") == pytest.approx(1000 * alert.mean(), rel=0.05, abs=0.51)
+    cost = cells["fp"] + number(browser, "ratio") * cells["fn"]
+    assert number(browser, "expected") == pytest.approx(1000 * cost / alert.size, abs=0.51)
+    assert words(browser, "option") == f"apmax predict --threshold {words(browser, 'threshold')}"
 
 
 @pytest.mark.parametrize("name", ["full", "one", "tied"])
@@ -111,7 +121,7 @@ def test_the_console_stays_empty(open_page: Open, name: str) -> None:
 
 def test_the_slider_is_moved_by_keyboard_and_the_numbers_follow(open_page: Open) -> None:
     browser = open_page()
-    result = full_report().results[0]
+    result = full_report().winner
     slider = browser.find_element(By.ID, "slider")
     assert_numbers_are_right(browser, result)
     seen = {words(browser, "threshold")}
@@ -123,6 +133,39 @@ def test_the_slider_is_moved_by_keyboard_and_the_numbers_follow(open_page: Open)
     slider.send_keys(Keys.HOME)
     assert number(browser, "recall") == 100
     assert number(browser, "rate") == 1000
+
+
+def test_the_cost_slider_goes_to_the_cheapest_threshold(open_page: Open) -> None:
+    browser = open_page("one")
+    result = make_scored()
+    cost, seen = browser.find_element(By.ID, "cost"), []
+    for keys in (Keys.HOME, Keys.PAGE_UP, Keys.ARROW_RIGHT, Keys.END):
+        cost.send_keys(keys)
+        ratio = number(browser, "ratio")
+        p, y = result.probabilities, result.y
+        costs = {t: ((p >= t) & ~y).sum() + ratio * ((p < t) & y).sum() for t in np.unique(p)}
+        expected = "no alert at all is cheapest"
+        if min(costs.values()) < ratio * y.sum():
+            expected = "this is the cheapest threshold"
+        assert words(browser, "cheapest") == expected
+        assert number(browser, "expected") == pytest.approx(
+            1000 * min(costs.values()) / y.size, abs=0.51
+        )
+        assert_numbers_are_right(browser, result)
+        seen.append(number(browser, "recall"))
+    assert seen == sorted(seen)
+    assert seen[0] < seen[-1]
+    browser.find_element(By.ID, "slider").send_keys(Keys.END)
+    assert "more per 1,000 rows than at" in words(browser, "cheapest")
+
+
+def test_another_model_is_chosen_with_its_curve(open_page: Open) -> None:
+    browser = open_page()
+    shown = "return [...document.querySelectorAll('#curves svg .on')].map(e => e.id)"
+    assert set(browser.execute_script(shown)) == {"pr-line-1", "pr-band-1"}
+    Select(browser.find_element(By.ID, "model")).select_by_index(2)
+    assert set(browser.execute_script(shown)) == {"pr-line-2", "pr-band-2"}
+    assert_numbers_are_right(browser, full_report().results[2])
 
 
 def test_the_marker_stands_on_the_curve(open_page: Open) -> None:
@@ -142,7 +185,7 @@ def test_a_target_precision_is_one_key_away(open_page: Open) -> None:
     browser = open_page("one")
     result = make_scored()
     browser.find_element(By.CSS_SELECTOR, "[data-target='0']").send_keys(Keys.ENTER)
-    point = operating_point(result.y, result.scores, precision=0.5)
+    point = operating_point(result.y, result.probabilities, precision=0.5)
     assert number(browser, "recall") == pytest.approx(100 * point.recall, abs=0.051)
     assert_numbers_are_right(browser, result)
 
@@ -168,13 +211,12 @@ def test_without_scripts_the_page_still_tells_its_numbers(open_page: Open, brows
     try:
         open_page("one")
         assert not browser.find_element(By.ID, "panel").is_displayed()
-        assert "alerts per 1,000" in browser.find_element(By.ID, "thresholds").text
+        assert "alerts per 1,000" in browser.find_element(By.ID, "points").text
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("size", "scheme"), EVERY_VIEW)
 def test_a_screenshot_shows_a_page(open_page: Open, size: tuple[int, int], scheme: str) -> None:
     browser = open_page(size=size, prefers_color_scheme=scheme)
     picture = imread(io.BytesIO(browser.get_screenshot_as_png()))[..., :3]
@@ -186,8 +228,45 @@ def test_a_screenshot_shows_a_page(open_page: Open, size: tuple[int, int], schem
     assert np.unique((picture * 255).round().reshape(-1, 3), axis=0).shape[0] > 50
 
 
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed (make browser)")
+@pytest.mark.parametrize(("size", "scheme"), EVERY_VIEW)
+def test_axe_finds_no_violation(open_page: Open, size: tuple[int, int], scheme: str) -> None:
+    browser = open_page(size=size, prefers_color_scheme=scheme, prefers_reduced_motion="reduce")
+    for details in browser.find_elements(By.TAG_NAME, "summary"):
+        details.click()
+    browser.execute_script(AXE.read_text(encoding="utf-8"))
+    found = browser.execute_async_script("axe.run().then(arguments[0])")
+    assert len(found["passes"]) > 20
+    problems = [(one["impact"], one["id"], one["nodes"][0]["html"]) for one in found["violations"]]
+    assert problems == []
+
+
 @pytest.mark.parametrize("name", ["full", "one", "tied"])
-def test_a_phone_scrolls_in_one_direction(open_page: Open, name: str) -> None:
-    browser = open_page(name, size=PHONE)
-    width = browser.execute_script("return document.documentElement.scrollWidth")
-    assert width == PHONE[0]
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_the_page_scrolls_in_one_direction(
+    open_page: Open, name: str, size: tuple[int, int]
+) -> None:
+    browser = open_page(name, size=size)
+    page = browser.find_element(By.TAG_NAME, "html")
+    assert page.get_property("scrollWidth") == page.get_property("clientWidth")
+
+
+def test_every_control_is_reached_by_keyboard(open_page: Open) -> None:
+    browser = open_page(size=PHONE)
+    reached = []
+    for _ in range(60):
+        browser.switch_to.active_element.send_keys(Keys.TAB)
+        active = browser.switch_to.active_element
+        reached.append(active.get_attribute("id") or active.get_attribute("class"))
+    assert reached[0] == "skip"
+    assert {"model", "slider", "cost", "scroll"} <= set(reached)
+
+
+def test_a_printed_page_has_its_tables_and_no_controls(open_page: Open) -> None:
+    browser = open_page()
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        assert not browser.find_element(By.ID, "panel").is_displayed()
+        assert browser.find_element(By.ID, "points").is_displayed()
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

@@ -1,15 +1,24 @@
-"""Warnings about columns that a model cannot use."""
+"""Columns that a model cannot use, and shifts of distributions since training."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from apmax.app.drift import drift_warnings, training_warnings
+from apmax.app.drift import (
+    SCORE,
+    checked_profile,
+    drift_warnings,
+    profile,
+    psi,
+    training_warnings,
+)
 from apmax.app.features import TableEncoder
+from apmax.errors import ModelFileError
 
 RNG = np.random.default_rng(0)
 TRAINING = pd.DataFrame(
@@ -65,3 +74,112 @@ def test_columns_may_have_numbers_for_names() -> None:
     frame = pd.DataFrame({0: RNG.random(50), 1: ["a", "b"] * 25})
     encoder = TableEncoder().fit(frame)
     assert training_warnings(encoder, frame) == drift_warnings(encoder, frame) == []
+
+
+KINDS = {"amount": "number", "city": "category", "day": "date"}
+
+
+def made_profile(rows: int = 5000, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "amount": rng.exponential(100, rows),
+            "city": rng.choice(["Rome", "Oslo", "Bonn"], rows, p=[0.6, 0.3, 0.1]),
+            "day": pd.Timestamp("2024-01-01"),
+        }
+    )
+    return frame, rng.beta(1, 9, rows)
+
+
+def stored(profiled: dict[str, Any]) -> Any:
+    """As a model file keeps it."""
+    return checked_profile(json.loads(json.dumps(profiled)))
+
+
+def test_samples_of_one_distribution_have_small_shifts() -> None:
+    known = stored(profile(made_profile()[0], KINDS, made_profile()[1]))
+    sizes = []
+    for seed in range(1, 101):
+        shifts = psi(known, *made_profile(60, seed))
+        assert shifts[0].column == SCORE
+        sizes += [shift.size for shift in shifts]
+    assert len(sizes) == 300  # the date is left out
+    assert sizes.count("small") >= 290  # 60 rows exceed 0.1 by chance, but rarely their noise
+
+
+def test_psi_is_the_sum_over_bins() -> None:
+    frame, p = made_profile()
+    known = profile(frame, {"city": "category"}, p)
+    new = frame.assign(city=["Rome"] * 1000 + ["Oslo"] * 3000 + ["Bonn"] * 1000)
+    shift = psi(known, new, p)[1]
+    before = frame["city"].value_counts(normalize=True)[["Rome", "Oslo", "Bonn"]].to_numpy()
+    after = np.array([0.2, 0.6, 0.2])
+    assert shift.psi == pytest.approx(((after - before) * np.log(after / before)).sum(), rel=1e-2)
+    assert shift.size == "large"
+
+
+@pytest.mark.parametrize(
+    ("values", "size"),
+    [
+        (lambda x: x, "small"),
+        (lambda x: 1.5 * x, "moderate"),
+        (lambda x: 3 * x, "large"),
+        (lambda x: np.where(np.arange(x.size) % 3 == 0, np.nan, x), "large"),
+    ],
+    ids=["same", "higher", "tripled", "missing"],
+)
+def test_the_size_of_a_shift_follows_its_limits(values: Any, size: str) -> None:
+    frame, p = made_profile()
+    new = frame.assign(amount=values(made_profile(seed=1)[0]["amount"].to_numpy()))
+    (shift,) = (one for one in psi(profile(frame, KINDS, p), new, p) if one.column == "amount")
+    assert shift.size == size
+
+
+@pytest.mark.parametrize("heavy", [0.0, 1.0], ids=["rare ones", "rare zeros"])
+def test_a_rare_value_beside_a_frequent_one_has_a_bin(heavy: float) -> None:
+    flags = np.where(np.arange(5000) % 20 == 0, 1 - heavy, heavy)
+    known = profile(pd.DataFrame({"flag": flags}), {"flag": "number"}, np.full(5000, 0.5))
+    assert len(known["columns"]["flag"]["edges"]) == 1
+    new = pd.DataFrame({"flag": np.where(np.arange(5000) % 3 == 0, 1 - heavy, heavy)})
+    assert psi(known, new, np.full(5000, 0.5))[1].size == "large"
+
+
+def test_profiles_stay_small() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=3000), "shop": rng.integers(0, 500, 3000)})
+    kinds = {"x": "number", "shop": "category"}
+    known = profile(frame, kinds, rng.random(3000))
+    assert len(known["columns"]["x"]["edges"]) == 9
+    assert len(known["columns"]["shop"]["levels"]) == 20
+    assert len(json.dumps(known)) < 2000
+
+
+def test_a_matrix_has_only_the_shift_of_the_probabilities() -> None:
+    p = np.linspace(0, 1, 1000)
+    shifts = psi(stored(profile(np.eye(3), {}, p)), np.eye(3), p**3)
+    assert [(shift.column, shift.size) for shift in shifts] == [(SCORE, "large")]
+
+
+def test_absent_columns_are_skipped_and_empty_ones_are_large_shifts() -> None:
+    frame, p = made_profile()
+    known = stored(profile(frame, KINDS, p))
+    assert [one.column for one in psi(known, frame[["city"]], p)] == [SCORE, "city"]
+    assert psi(known, frame.assign(amount=None), p)[1][::3] == ("amount", "large")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda known: None,
+        lambda known: {**known, "rows": 0},
+        lambda known: {**known, "more": 1},
+        lambda known: {**known, "columns": {"amount": {"edges": [1.0]}}},
+        lambda known: {**known, "columns": {"amount": {"edges": [2.0, 1.0], "shares": [0.25] * 4}}},
+        lambda known: {**known, "columns": {"city": {"levels": ["a"], "shares": [0.5, 0.5]}}},
+        lambda known: {**known, "columns": {"city": {"levels": [1], "shares": [1.0, 0.0, 0.0]}}},
+        lambda known: {**known, "probability": {"levels": [], "shares": [0.5, 0.5]}},
+    ],
+)
+def test_damaged_profiles_are_refused(damage: Any) -> None:
+    with pytest.raises(ModelFileError, match="profile"):
+        checked_profile(damage(profile(made_profile()[0], KINDS, made_profile()[1])))

@@ -89,6 +89,17 @@ def test_copies_of_the_target(table: Any, name: str) -> None:
     assert ("copy of the target" in message) == ("codes" not in name)
 
 
+@pytest.mark.parametrize("noise", [0.003, 0.02])
+def test_a_copy_with_exceptions(table: Any, rng: np.random.Generator, noise: float) -> None:
+    frame, y = table
+    wrong = rng.random(ROWS) < noise
+    frame["status"] = np.where(y ^ wrong, "closed", "open")
+    message = only(check_columns(dataset(frame, y)), "status", "copy")
+    assert f"with {wrong.sum():,} exceptions in 3,000 rows" in message
+    frame["status"] = np.where(y ^ (rng.random(ROWS) < 0.05), "closed", "open")
+    assert "copy" not in [one.kind for one in check_columns(dataset(frame, y))]
+
+
 def test_a_noisy_copy_is_to_be_checked(table: Any, rng: np.random.Generator) -> None:
     frame, y = table
     frame["fee"] = y + 0.2 * rng.normal(size=ROWS)

@@ -36,6 +36,10 @@ def read(folder: Path, *columns: list[str], **options: Any) -> tuple[pd.DataFram
         (["1.101,50", "3,1", "2.000.000"], [1101.5, 3.1, 2e6], "decimal commas"),
         (["1.101.500", "2.000", "7"], [1101500, 2000, 7], "decimal commas"),
         (["1,101.50", "3.1", "2,000,000"], [1101.5, 3.1, 2e6], "decimal points and ','"),
+        (["1 101,50", "3,1", "2 000 000"], [1101.5, 3.1, 2e6], "decimal commas and spaces"),
+        (["1 101", "7", "2 000 000"], [1101, 7, 2e6], "and spaces between"),
+        (["1\u00a0101.5", "7", "2\u202f000"], [1101.5, 7, 2000], "decimal points and spaces"),
+        (["1'101.50", "3.1", "2'000'000"], [1101.5, 3.1, 2e6], 'decimal points and "\'"'),
     ],
 )
 def test_a_format_that_only_one_reading_explains_is_used_and_reported(
@@ -56,6 +60,7 @@ def test_a_format_that_only_one_reading_explains_is_used_and_reported(
         (["1", "2", "3000"], [1, 2, 3000]),
         (["24.01.2023", "25.02.2023", "?"], ["24.01.2023", "25.02.2023", "missing"]),
         (["a", "b,c", "1.101"], ["a", "b,c", "1.101"]),
+        (["10 20", "30 4000", "5 600 7"], ["10 20", "30 4000", "5 600 7"]),
     ],
 )
 def test_plain_numbers_dates_and_words_are_left_alone(
@@ -119,7 +124,7 @@ def test_a_model_reads_new_data_as_it_was_trained(folder: Path) -> None:
     ]
     frame["rate"] = [f"{k % 7},{k % 10}" for k in range(600)]
     frame.to_csv("loans.csv", sep=";", index=False)
-    options = ("--target", "defaulted", "--solver", "lbfgs", "-o", "m.apmax")
+    options = ("--target", "defaulted", "--model", "logistic", "-o", "m.apmax")
     notes = as_json("train", "loans.csv", *options)["warnings"]
     assert notes[0].startswith("'income', 'rate': read as numbers with decimal commas")
     assert load_model("m.apmax").formats == {"income": COMMA, "rate": COMMA}

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from apmax import average_precision, operating_point, surrogate_ap
 from apmax.app.report import ScoredModel
-from apmax.app.report.measures import bootstrap_band, count_alerts, operating_points, reliability
+from apmax.app.report.calibration import calibration
+from apmax.app.report.measures import bootstrap_band, count_alerts, operating_points
 from tests.reliability.layouts import LAYOUTS, N, S, Y, array_bytes, assert_close
 
 
@@ -19,15 +21,19 @@ def objective(y: Any, s: Any, surrogate: str, gamma: float) -> tuple[float, Any]
     return result.value, result.gradient
 
 
+def scored(y: Any, s: Any) -> ScoredModel:
+    return ScoredModel("a", y, expit(np.asarray(s, dtype=np.float64)))
+
+
 FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "average_precision": average_precision,
     "operating_point": lambda y, s: operating_point(y, s, recall=0.5),
     "surrogate_ap, squared hinge": lambda y, s: objective(y, s, "squared_hinge", 0.1),
     "surrogate_ap, logistic": lambda y, s: objective(y, s, "logistic", 2.0),
-    "count_alerts": lambda y, s: count_alerts(ScoredModel("a", y, s)).true,
-    "operating_points": lambda y, s: list(operating_points(ScoredModel("a", y, s)).values()),
-    "bootstrap_band": lambda y, s: bootstrap_band(ScoredModel("a", y, s), resamples=5).precision,
-    "reliability": lambda y, s: reliability(ScoredModel("a", y, s)).observed,
+    "count_alerts": lambda y, s: count_alerts(scored(y, s)).true,
+    "operating_points": lambda y, s: list(operating_points(scored(y, s)).values()),
+    "bootstrap_band": lambda y, s: bootstrap_band(scored(y, s), resamples=5).precision,
+    "calibration": lambda y, s: calibration(scored(y, s)).observed,
 }
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from joblib import Parallel, delayed
+from scipy.special import expit
 
 from apmax import APClassifier, StochasticAPClassifier
 from apmax.app.report import Report, ScoredModel, write_report
@@ -90,7 +91,7 @@ def test_memory_stays_within_two_percent_during_fits_and_reports(tmp_path: Path)
     begin, count = time.monotonic(), 0
     while time.monotonic() < begin + 60 * minutes or len(seen) < 20:
         weights = fit(count)
-        model = ScoredModel("a", Y, X @ weights[:-1] + weights[-1])
+        model = ScoredModel("a", Y, expit(X @ weights[:-1] + weights[-1]))
         write_report(Report(str(count), [model]), tmp_path / "report.html")
         count += 1
         if count % 20 == 0:

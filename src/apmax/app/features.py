@@ -1,18 +1,17 @@
-"""Encode a table of numbers, text and dates as a sparse matrix for a linear model."""
+"""Tables as features: numbers, categories and dates of a data frame, also for a linear model."""
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.impute import SimpleImputer
-from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
 from apmax.errors import ParameterError, ShapeError
@@ -35,24 +34,28 @@ LARGEST = 1e300
 """Numbers are clipped to this size, so that the mean of two is finite."""
 
 
-class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Encode the columns of a data frame.
+class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Turn a data frame as it comes from a file into numbers and categories.
 
-    ========  =========================================================================
-    column    features
-    ========  =========================================================================
-    number    the value, the median where it is missing; "is missing" if any was
-    category  one indicator per category and one for missing values; rare categories
-              share the indicator "(other)", as do new categories
+    Numbers and dates that are stored as text are recognised. The result is a frame that
+    :class:`apmax.AutoAPClassifier` and :class:`apmax.AdditiveAPClassifier` take.
+
+    ========  ==========================================================================
+    column    columns of the result
+    ========  ==========================================================================
+    number    the value; NaN if it is missing or not a number
+    category  the value as text; None if it is missing
     date      years since the first date, as a number; month and weekday, as categories
-    ========  =========================================================================
+    ========  ==========================================================================
+
+    Columns of text whose values hardly ever repeat are left out.
 
     Parameters
     ----------
     min_frequency : int
-        Categories with fewer rows are grouped.
+        Categories with fewer rows are rare.
     max_categories : int
-        Largest number of indicators per column.
+        Largest number of categories per column; further ones are rare as well.
 
     Attributes
     ----------
@@ -64,20 +67,34 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Columns without missing values in training.
     unused_ : list of str
         Columns of text whose values hardly ever repeat; predictions do not need them.
-    names_ : tuple of two lists of str
-        Names of the columns of numbers and of words, with the parts of dates.
+    levels_ : dict of str to tuple of two lists of str
+        Frequent and rare categories of each column of categories in the result; at most
+        `max_categories` rare ones are kept.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from apmax.app import TablePreprocessor
+    >>> frame = pd.DataFrame({"paid": [f"{k}.50" for k in range(39)] + ["n.a."]})
+    >>> frame["day"] = ["24.1.2023", "25.1.2023"] * 20
+    >>> TablePreprocessor().fit_transform(frame).tail(2)
+        paid  day (years) day (month) day (weekday)
+    38  38.5     0.000000     January       Tuesday
+    39   NaN     0.002738     January     Wednesday
     """
 
     def __init__(self, min_frequency: int = 5, max_categories: int = 1000) -> None:
         self.min_frequency = min_frequency
         self.max_categories = max_categories
 
-    def fit(self, X: Any, y: Any = None) -> TableEncoder:
-        """Learn the kinds of the columns, medians and categories."""
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the kinds of the columns, formats of dates, and categories."""
+        if not hasattr(X, "columns"):
+            raise ShapeError("a table with named columns is needed: pass a pandas DataFrame")
         if X.shape[1] == 0:
             raise ShapeError("the table has no columns besides the target")
         X = X.rename(columns=str)
-        found = {name: _kind_of(X[name]) for name in X.columns}
+        found = {name: kind_of(X[name]) for name in X.columns}
         self.unused_ = [
             name
             for name, (kind, _) in found.items()
@@ -94,57 +111,31 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         read = {name: self.read(name, X[name]) for name in self.kinds_}
         self.complete_ = [name for name, values in read.items() if values.notna().all()]
         self.first_dates_ = {name: read[name].min().isoformat() for name in self.date_formats_}
-        numbers, words = self._columns(X)
-        self.names_ = list(numbers), list(words)
-        self.imputer_: Any = None
-        self.onehot_: Any = None
-        if numbers:
-            self.imputer_ = SimpleImputer(
-                strategy="median", add_indicator=True, keep_empty_features=True
-            ).fit(np.column_stack([*numbers.values()]))
-        if words:
-            self.onehot_ = OneHotEncoder(
-                min_frequency=self.min_frequency,
-                max_categories=self.max_categories,
-                handle_unknown="infrequent_if_exist",
-            ).fit(np.column_stack([*words.values()]))
+        self.levels_ = {
+            name: self._levels(words)
+            for name, words in self._parts(X).items()
+            if not _holds_numbers(words)
+        }
         return self
 
-    def transform(self, X: Any) -> sp.csr_matrix:
-        """Return the features of these rows; columns are found by name."""
+    def transform(self, X: Any) -> Any:
+        """Return these rows as numbers and categories; columns are found by name."""
+        import pandas as pd
+
         check_is_fitted(self, "kinds_")
         self._check_columns(X)
-        numbers, words = self._columns(X.rename(columns=str))
-        blocks = []
-        if self.imputer_ is not None:
-            blocks.append(
-                sp.csr_matrix(self.imputer_.transform(np.column_stack([*numbers.values()])))
-            )
-        if self.onehot_ is not None:
-            blocks.append(self.onehot_.transform(np.column_stack([*words.values()])))
-        matrix = sp.csr_matrix(sp.hstack(blocks, format="csr"), dtype=np.float64)
-        # Indices come from a model file in the end, and compiled code does not check them.
-        matrix.check_format(full_check=True)
-        return matrix
+        return pd.DataFrame(self._parts(X.rename(columns=str)), index=X.index)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return the names of the features, in the order of the matrix."""
-        numbers, words = self.names_
-        names = list(numbers)
-        if self.imputer_ is not None:
-            names += [f"{numbers[k]} {MISSING}" for k in self.imputer_.indicator_.features_]
-        for name in words:
-            kept, rare = self.categories(name)
-            names += [f"{name} = {word}" for word in kept]
-            names += [f"{name} = {OTHER}"] if rare else []
+        """Return the names of the columns of the result."""
+        parts = {DATE: (" (years)", " (month)", " (weekday)")}
+        names = [name + end for name, kind in self.kinds_.items() for end in parts.get(kind, ("",))]
         return np.array(names, dtype=object)
 
     def categories(self, name: str) -> tuple[list[str], set[str]]:
-        """Return the categories of a column that have an indicator, and the rare ones."""
-        k = self.names_[1].index(name)
-        group = self.onehot_.infrequent_categories_[k]
-        rare = set() if group is None else set(group)
-        return [word for word in self.onehot_.categories_[k] if word not in rare], rare
+        """Return the frequent categories of a column, and the rare ones."""
+        kept, rare = self.levels_[name]
+        return list(kept), set(rare)
 
     def text_columns(self) -> list[str]:
         """Return the columns to read as text, whatever they look like in another file."""
@@ -159,25 +150,33 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return to_dates(values, self.date_formats_[name])
 
     def _never_repeats(self, values: Any) -> bool:
-        """Tell whether no category, nor missing values, would get an indicator."""
+        """Tell whether no category, nor missing values, would be frequent."""
         return int(to_words(values).value_counts(dropna=False).max()) < self.min_frequency
 
-    def _columns(self, X: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the columns of numbers and of words by name, with the parts of dates."""
-        numbers: dict[str, Any] = {}
-        words: dict[str, Any] = {}
+    def _levels(self, words: Any) -> tuple[list[str], list[str]]:
+        count = words.fillna(MISSING).value_counts().sort_index().sort_values(
+            ascending=False, kind="stable"
+        )  # fmt: skip
+        frequent = count.index[count >= self.min_frequency]
+        if len(frequent) < len(count) or len(frequent) > self.max_categories:
+            frequent = frequent[: self.max_categories - 1]  # the rare ones share one more
+        kept = sorted(map(str, frequent))
+        rare = [word for word in map(str, count.index) if word not in set(kept)]
+        return kept, sorted(rare[: self.max_categories])
+
+    def _parts(self, X: Any) -> dict[str, Any]:
+        """Return the columns of the result by name."""
+        parts: dict[str, Any] = {}
         for name, kind in self.kinds_.items():
             values = self.read(name, X[name])
-            if kind == NUMBER:
-                numbers[name] = values
-            elif kind == CATEGORY:
-                words[name] = values.fillna(MISSING)
-            else:
-                days = (values - np.datetime64(self.first_dates_[name])).dt.total_seconds() / 86400
-                numbers[f"{name} (years)"] = days / 365.25
-                words[f"{name} (month)"] = values.dt.month_name().fillna(MISSING)
-                words[f"{name} (weekday)"] = values.dt.day_name().fillna(MISSING)
-        return numbers, words
+            if kind != DATE:
+                parts[name] = values
+                continue
+            days = (values - np.datetime64(self.first_dates_[name])).dt.total_seconds() / 86400
+            parts[f"{name} (years)"] = days / 365.25
+            parts[f"{name} (month)"] = values.dt.month_name().astype(object)
+            parts[f"{name} (weekday)"] = values.dt.day_name().astype(object)
+        return parts
 
     def _check_columns(self, X: Any) -> None:
         if not hasattr(X, "columns"):
@@ -194,6 +193,80 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             f"{' and others' if len(absent) > 5 else ''}{hint}: the model needs all "
             f"{len(self.kinds_)} columns that it was trained with"
         )
+
+
+class TableEncoder(TablePreprocessor):
+    """Encode the columns of a data frame as a sparse matrix for a linear model.
+
+    Numbers are completed by the median, with an indicator "(missing)" if any was missing. Each
+    frequent category and missing categories have an indicator; rare and new categories share
+    "(other)". Dates become years, month and weekday, as in :class:`TablePreprocessor`, whose
+    parameters and attributes it has.
+
+    Attributes
+    ----------
+    medians_ : dict of str to float
+        Replacements of missing numbers.
+    with_missing_ : list of str
+        Columns of numbers with an indicator of missing values.
+    """
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the kinds of the columns, medians and categories."""
+        super().fit(X)
+        numbers = {
+            k: v for k, v in self._parts(X.rename(columns=str)).items() if self._is_number(k)
+        }
+        medians = {name: values.median() for name, values in numbers.items()}
+        self.medians_ = {name: 0.0 if np.isnan(m) else float(m) for name, m in medians.items()}
+        self.with_missing_ = [name for name, values in numbers.items() if values.isna().any()]
+        return self
+
+    def transform(self, X: Any) -> sp.csr_matrix:
+        """Return the features of these rows; columns are found by name."""
+        parts = super().transform(X)
+        blocks = [
+            sp.csr_matrix(parts[name].fillna(median).to_numpy()[:, None])
+            for name, median in self.medians_.items()
+        ]
+        blocks += [
+            sp.csr_matrix(parts[name].isna().to_numpy(dtype=np.float64)[:, None])
+            for name in self.with_missing_
+        ]
+        blocks += [_indicators(parts[name].fillna(MISSING), *self.levels_[name])
+                   for name in self.levels_]  # fmt: skip
+        return sp.csr_matrix(sp.hstack(blocks, format="csr"), dtype=np.float64)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the features, in the order of the matrix."""
+        names = [*self.medians_, *(f"{name} {MISSING}" for name in self.with_missing_)]
+        for name, (kept, rare) in self.levels_.items():
+            names += [f"{name} = {word}" for word in kept]
+            names += [f"{name} = {OTHER}"] if rare else []
+        return np.array(names, dtype=object)
+
+    def source_columns(self) -> list[str]:
+        """Return the column of the preprocessed table that each feature comes from."""
+        names = [*self.medians_, *self.with_missing_]
+        for name, (kept, rare) in self.levels_.items():
+            names += [name] * (len(kept) + bool(rare))
+        return names
+
+    def _is_number(self, name: str) -> bool:
+        return name not in self.levels_
+
+
+def _indicators(words: Any, kept: Sequence[str], rare: Sequence[str]) -> sp.csr_matrix:
+    """Return one column per kept category, and one for all others if some are rare."""
+    places = {word: k for k, word in enumerate(kept)}
+    at = words.map(places).fillna(len(kept)).to_numpy(dtype=np.int64)
+    width = len(kept) + bool(rare)
+    rows = np.flatnonzero(at < width)
+    return sp.csr_matrix((np.ones(rows.size), (rows, at[rows])), shape=(at.size, width))
+
+
+def _holds_numbers(values: Any) -> bool:
+    return bool(values.dtype.kind == "f")
 
 
 def to_numbers(values: Any) -> Any:
@@ -233,7 +306,7 @@ def means_missing(known: Any) -> Any:
     return known.astype(str).str.strip().str.casefold().isin(NO_NUMBER)
 
 
-def _kind_of(values: Any) -> tuple[str, str]:
+def kind_of(values: Any) -> tuple[str, str]:
     """Return the kind of a column, and the format of dates."""
     import pandas as pd
 

@@ -57,6 +57,8 @@ class Dataset:
     """The column that identifies rows, as a series, if it was named."""
     weight: Floats | None = None
     groups: NDArray[Any] | None = None
+    times: Floats | None = None
+    """Numbers that order the rows in time."""
     weight_column: str | None = None
     formats: dict[str, NumberFormat] = field(default_factory=dict)
     """How numbers are written, for columns that are not plain numbers."""
@@ -77,9 +79,9 @@ class Dataset:
     def rows(self, chosen: NDArray[Any]) -> Dataset:
         """Select rows by a mask or by row numbers."""
         X = self.X.iloc[chosen] if self.is_table else self.X[chosen]
+        given = {name: getattr(self, name) for name in ("y", "weight", "groups", "times")}
         parts: dict[str, Any] = {
-            name: None if values is None else values[chosen]
-            for name, values in (("y", self.y), ("weight", self.weight), ("groups", self.groups))
+            name: None if values is None else values[chosen] for name, values in given.items()
         }
         ids = None if self.ids is None else self.ids.iloc[chosen]
         return replace(self, X=X, ids=ids, notes=(), **parts)
@@ -96,6 +98,7 @@ def load(
     drop_unlabelled: bool = False,
     numbers: NumberReader | None = None,
     encoding: str | None = None,
+    identifier: str | None = None,
 ) -> Dataset:
     """Load a data file, or standard input if the path is "-".
 
@@ -125,6 +128,9 @@ def load(
         How numbers in text are written; by default this is detected.
     encoding : str, optional
         Encoding of a text table, by default UTF-8.
+    identifier : str, optional
+        A column to read as text unless it holds numbers of a model, given as for `target`; by
+        default `roles.id`.
 
     FileError is raised if the file is missing, unreadable, damaged or of an unknown format.
     """
@@ -133,8 +139,6 @@ def load(
     file = check_path(path)
     if against_rest and positive is None:
         raise ParameterError("--rest needs the label to find: name it with --positive VALUE")
-    if roles.id is not None:
-        text = {*text, roles.id}
     rest: dict[str, Any] = {}
     try:
         if _is_array_file(file):
@@ -160,6 +164,7 @@ def load(
                 target=target if isinstance(target, str) else None,
                 numbers=numbers,
                 encoding=encoding,
+                identifier=identifier or roles.id,
             )
             column = None
             if target is not None and target is not False:

@@ -29,6 +29,8 @@ MAX_COLUMNS = 1_000
 FEW_LEVELS = 20
 MIN_CLASS = 5
 """Rows that each class must have for its labels to be compared with columns."""
+NEAR_COPY = 0.25
+"""Exceptions of a copy of the target, relative to the number of rows of the rarer class."""
 NEAR_ONE = 0.95
 FAR_ABOVE, FAR_ABOVE_FROM = 0.3, 0.6
 """A column is suspicious if its AP is at least 0.6 and exceeds that of all others by 0.3."""
@@ -184,15 +186,18 @@ def _missingness(column: _Column, y: Mask) -> Finding | None:
 
 
 def _copy(column: _Column, y: Mask) -> Finding | None:
-    """Report a column of few values, each of which occurs with one label only."""
+    """Report a column of few values, each of which occurs with one label, with few exceptions."""
     levels = column.count + bool(column.missing.any())
     if not 2 <= levels <= FEW_LEVELS:
         return None
     of_level = np.bincount(column.codes + 1, minlength=column.count + 1)
     positives = np.bincount(column.codes[y] + 1, minlength=column.count + 1)
-    if ((positives > 0) & (positives < of_level)).any():
+    exceptions = int(np.minimum(positives, of_level - positives).sum())
+    if exceptions > NEAR_COPY * min(y.sum(), (~y).sum()):
         return None
     what = "is a copy of the target" if levels == 2 else f"determines the target by {levels} values"
+    if exceptions:
+        what += f", with {exceptions:,} exceptions in {y.size:,} rows"
     message = f"{column.name!r} {what}: if it is not known before the outcome, {column.remedy}"
     return Finding(column.name, "copy", message)
 

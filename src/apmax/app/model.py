@@ -1,51 +1,51 @@
 """The fitted model, and the `.apmax` file that stores it.
 
-A model file is a skops archive: a ZIP file with ``schema.json``, which describes a scikit-learn
-pipeline as a tree of typed nodes, and one ``.npy`` member per array. ``metadata.json`` is added to
-it. Before anything is constructed, the archive must be uncompressed and no larger than the file,
-and every node must have a loader and a type of the two short lists below. Nothing is unpickled,
-and no type outside the lists is imported.
+A model file is plain data: a JSON document and arrays of numbers in a ZIP archive
+(:mod:`apmax.app.archive`). Reading one constructs the few classes that are named here and in
+:mod:`apmax.app.stored_models`, from fields whose types and values are checked; nothing is unpickled
+or imported by name.
 """
 
 from __future__ import annotations
 
-import io
-import json
 import os
+import re
 import warnings
-import zipfile
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.impute import MissingIndicator, SimpleImputer
+from scipy.special import expit
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import StandardScaler
 
 from apmax._version import __version__
+from apmax.app.archive import Fields, read_archive, write_archive
 from apmax.app.decisions import Decision
-from apmax.app.drift import drift_warnings
-from apmax.app.features import CATEGORY, DATE, NUMBER, TableEncoder
+from apmax.app.drift import checked_profile, drift_warnings
+from apmax.app.features import (
+    CATEGORY,
+    DATE,
+    DATE_FORMATS,
+    NUMBER,
+    TableEncoder,
+    TablePreprocessor,
+)
 from apmax.app.files import check_path, one_line, write_file
 from apmax.app.io import Dataset
 from apmax.app.numbers import PLAIN, NumberFormat, number_format
-from apmax.errors import ModelFileError, ShapeError
-from apmax.linear import APClassifier, APClassifierCV, StochasticAPClassifier
+from apmax.app.stored_models import classifier_document, classifier_from
+from apmax.errors import ModelFileError, ParameterError, ShapeError
+from apmax.tabular import AutoAPClassifier, Leaderboard, Standing
+from apmax.tabular.columns import INTERCEPT
 from apmax.validation import Floats
 
-FORMAT, SCHEMA = "apmax-model", 2
-MAX_FILE_BYTES = 1 << 31
-LOADERS = frozenset(
-    {"DTypeNode", "DictNode", "JsonNode", "ListNode", "NdArrayNode", "ObjectNode", "TupleNode"}
-    | {"TypeNode"}
-)
-PLAIN_TYPES = ("builtins.dict", "builtins.list", "builtins.str", "builtins.tuple")
-NUMPY_TYPES = ("numpy.dtype", "numpy.float64", "numpy.ndarray")
+FORMAT, SCHEMA = "apmax-model", 3
+MAX_FILE_BYTES = 1 << 32
 TRIAL = {NUMBER: 0.0, CATEGORY: "", DATE: "2000-01-01"}
 """Values of the row that every loaded model is tried on."""
-ESTIMATORS = (APClassifier, APClassifierCV, StochasticAPClassifier)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Model:
     """A fitted pipeline with the labels and the target that it was trained on."""
 
     pipeline: Pipeline
-    """A `TableEncoder` (for tables) and a linear classifier."""
+    """A `TablePreprocessor` or `TableEncoder` (for tables) and a classifier."""
     positive: str
     negative: str
     target: str | None = None
@@ -64,59 +64,127 @@ class Model:
     """How the model was trained, as plain data."""
     id: str | None = None
     """Name of the column that identifies rows, for tables."""
+    weight: str | None = None
+    """Name of the column of sample weights, for tables."""
     formats: dict[str, NumberFormat] = field(default_factory=dict)
     """How numbers are written, for columns that were not plain numbers in training."""
+    leaderboard: Leaderboard | None = None
+    """The models that were compared in training."""
     operating_point: Decision | None = None
     """The threshold chosen on labelled data with `apmax threshold`."""
+    profile: dict[str, Any] | None = None
+    """Distributions of the training data, from `apmax.app.drift.profile`."""
 
     @property
-    def encoder(self) -> TableEncoder | None:
-        """The encoder of the table, or None for models of numbered features."""
+    def preprocessor(self) -> TablePreprocessor | None:
+        """The first step for a table, or None for models of numbered features."""
         first = self.pipeline[0]
-        return first if isinstance(first, TableEncoder) else None
+        return first if isinstance(first, TablePreprocessor) else None
 
     @property
-    def coef(self) -> Floats:
-        """The weights of the features."""
-        return np.asarray(self.pipeline[-1].coef_[0])
+    def classifier(self) -> Any:
+        """The last step."""
+        return self.pipeline[-1]
+
+    @property
+    def name(self) -> str:
+        """The name of the model that predicts, as in the leaderboard."""
+        return str(self.facts.get("model", type(self.classifier).__name__))
+
+    @property
+    def coef(self) -> Floats | None:
+        """The weights of the features of a linear model, or None for others."""
+        found = getattr(self.classifier, "coef_", None)
+        return None if found is None else np.asarray(found[0])
 
     def log_odds(self, X: Any) -> Floats:
-        """Return the log-odds of the positive label for each row."""
-        return np.asarray(self.pipeline[-1].decision_function(self.features(X)))
+        """Return the calibrated log-odds of the positive label for each row."""
+        features, classifier = self.features(X), self.classifier
+        if hasattr(classifier, "predict_log_odds"):
+            return np.asarray(classifier.predict_log_odds(features))
+        log_odds = np.asarray(classifier.decision_function(features))
+        return log_odds if classifier.classes_[1] == self.positive else -log_odds
+
+    def probability(self, X: Any) -> Floats:
+        """Return the probability of the positive label for each row."""
+        return np.asarray(expit(self.log_odds(X)))
 
     def feature_names(self) -> list[str]:
-        """Return the names of the features, in the order of the weights."""
-        if self.encoder is not None:
-            return [str(name) for name in self.encoder.get_feature_names_out()]
-        return [f"feature {k + 1}" for k in range(self.coef.size)]
+        """Return the names of the features, as the classifier sees them."""
+        if self.preprocessor is not None:
+            return [str(name) for name in self.preprocessor.get_feature_names_out()]
+        return [f"feature {k + 1}" for k in range(self.classifier.n_features_in_)]
 
     def text_columns(self) -> list[str]:
         """Return the columns of a file that must be read as text."""
-        return [] if self.encoder is None else self.encoder.text_columns()
+        return [] if self.preprocessor is None else self.preprocessor.text_columns()
 
     def number_formats(self) -> dict[str, NumberFormat]:
         """Return how the columns of numbers are expected to be written."""
-        kinds = {} if self.encoder is None else self.encoder.kinds_
+        kinds = {} if self.preprocessor is None else self.preprocessor.kinds_
         plain = {name: PLAIN for name, kind in kinds.items() if kind == NUMBER}
         return {**plain, **self.formats}
 
     def features(self, X: Any) -> Any:
         """Return the rows as the classifier sees them."""
-        if self.encoder is not None:
-            return self.encoder.transform(X)
+        if self.preprocessor is not None:
+            return self.preprocessor.transform(X)
+        width = self.classifier.n_features_in_
         if hasattr(X, "columns"):
             raise ShapeError(
-                f"the model was trained on {self.coef.size} numbered features (LIBSVM or NPZ): "
-                "pass such a file, not a table"
+                f"the model was trained on {width} numbered features (LIBSVM or NPZ): pass such a "
+                "file, not a table"
             )
-        matrix, width = sp.csr_matrix(X), self.coef.size
+        matrix = sp.csr_matrix(X)
         if matrix.shape[1] > width:
-            return matrix[:, :width]
-        matrix.resize(matrix.shape[0], width)  # LIBSVM files omit trailing features that are 0
-        return matrix
+            matrix = matrix[:, :width]
+        else:  # LIBSVM files omit trailing features that are 0
+            matrix.resize(matrix.shape[0], width)
+        return matrix.toarray() if isinstance(self.classifier, AutoAPClassifier) else matrix
+
+    def explain(self, X: Any) -> Any:
+        """Return a frame with the contribution of each column to the log-odds of each row.
+
+        ParameterError is raised for models of trees, which have none.
+        """
+        import pandas as pd
+
+        features, classifier = self.features(X), self.classifier
+        if self.coef is not None:
+            means = getattr(classifier, "feature_means_", np.zeros(self.coef.size))
+            sources = self.feature_names()
+            if isinstance(self.preprocessor, TableEncoder):
+                sources = self.preprocessor.source_columns()
+            sign = 1.0 if classifier.classes_[1] == self.positive else -1.0
+            names = list(dict.fromkeys(sources))
+            place = [names.index(name) for name in sources] if len(names) < len(sources) else None
+            parts = features.multiply(sign * self.coef).toarray() - sign * self.coef * means
+            if place is not None:
+                parts = parts @ np.eye(len(names))[place]
+            return pd.DataFrame(parts, columns=names)
+        if not hasattr(features, "columns"):
+            features = pd.DataFrame(features, columns=classifier.columns_.names)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the columns of a matrix have no names
+                parts = classifier.explain(features)
+        except ParameterError:
+            raise ParameterError(
+                f"{self.name} has no reasons, because it is made of trees: train with --model "
+                "additive, whose scores are a sum of effects of columns"
+            ) from None
+        parts = parts.drop(columns=INTERCEPT).reset_index(drop=True)
+        if self.preprocessor is None:
+            number = re.compile(r"\bx(\d+)\b")
+            parts.columns = [
+                number.sub(lambda found: f"feature {int(found[1]) + 1}", name) for name in parts
+            ]
+        return parts
 
     def strongest_features(self, X: Any, count: int = 20) -> list[tuple[str, float]]:
-        """Return the features with the largest effect of one standard deviation on the log-odds."""
+        """Return the features of a linear model with the largest effect of one deviation."""
+        if self.coef is None:
+            return []
         scaler = StandardScaler(with_mean=False).fit(self.features(X))
         effect = self.coef * np.sqrt(scaler.var_)
         names = self.feature_names()
@@ -125,20 +193,16 @@ class Model:
 
     def warnings_for(self, dataset: Dataset) -> list[str]:
         """Describe how new data differ from the training data, one sentence per problem."""
-        if self.encoder is not None:
-            return [*dataset.notes, *drift_warnings(self.encoder, dataset.X)]
-        further = dataset.X.shape[1] - self.coef.size
+        if self.preprocessor is not None:
+            return [*dataset.notes, *drift_warnings(self.preprocessor, dataset.X)]
+        further = dataset.X.shape[1] - self.classifier.n_features_in_
         note = f"{further:,} features that the model does not have are ignored"
         return [*dataset.notes, *([note] if further > 0 else [])]
 
 
-def save_model(model: Model, path: str | os.PathLike[str]) -> None:
-    """Write a model file atomically."""
-    import skops.io
-
-    buffer = io.BytesIO()
-    skops.io.dump(model.pipeline, buffer)
-    metadata = {
+def save_model(model: Model, path: str | os.PathLike[str]) -> int:
+    """Write a model file atomically, and return its size in bytes."""
+    document = {
         "format": FORMAT,
         "schema": SCHEMA,
         "version": __version__,
@@ -148,131 +212,188 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         "against_rest": model.against_rest,
         "facts": model.facts,
         "id": model.id,
+        "weight": model.weight,
         "formats": {name: list(one) for name, one in model.formats.items()},
+        "profile": model.profile,
+        "leaderboard": [_standing_document(one) for one in model.leaderboard or ()],
+        "operating_point": model.operating_point and asdict(model.operating_point),
+        "preprocessor": _preprocessor_document(model.preprocessor),
+        "classifier": classifier_document(model.classifier),
     }
-    if model.operating_point is not None:
-        metadata["operating_point"] = model.operating_point.as_metadata()
-    with zipfile.ZipFile(buffer, "a") as archive:
-        archive.writestr("metadata.json", json.dumps(metadata, indent=1))
-    write_file(Path(path), buffer.getvalue())
+    content = write_archive(document)
+    write_file(Path(path), content)
+    return len(content)
+
+
+def load(path: str | os.PathLike[str]) -> Pipeline:
+    """Load a model file of the command line as a fitted scikit-learn pipeline.
+
+    Loading executes no code from the file.
+
+    Parameters
+    ----------
+    path : str or path
+        A file written by ``apmax train``.
+
+    Returns
+    -------
+    sklearn.pipeline.Pipeline
+        Predicts for pandas frames with the columns of the training table. Besides the attributes
+        of a pipeline it has `leaderboard_`, the models that were compared in training, and
+        `operating_point_`, the threshold stored by ``apmax threshold``, or None.
+
+    Examples
+    --------
+    >>> import apmax
+    >>> model = apmax.load("loans.apmax")  # doctest: +SKIP
+    >>> model.predict_proba(frame)[:, 1]  # doctest: +SKIP
+    """
+    model = load_model(path)
+    model.pipeline.leaderboard_ = model.leaderboard
+    model.pipeline.operating_point_ = model.operating_point
+    return model.pipeline
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
     """Read a model file without executing anything in it.
 
-    ModelFileError is raised if the file is damaged, truncated, of another version, or contains any
-    type that a model does not have; FileError if there is no such file.
+    ModelFileError is raised if the file is damaged, truncated or of another version, or contains
+    anything that a model does not have; FileError if there is no such file.
     """
     file = check_path(path)
     try:
         if file.stat().st_size > MAX_FILE_BYTES:
             raise ModelFileError("too large for a model: is it a data file?")
-        content = file.read_bytes()
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            _check_archive(archive, len(content))
-            metadata = json.loads(archive.read("metadata.json"))
-            schema = json.loads(archive.read("schema.json"))
-        _check_metadata(metadata)
-        _check_types(schema)
-        return _construct(content, metadata)
+        return _model_from(read_archive(file.read_bytes()))
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from None
     except PermissionError:
         raise ModelFileError(f"cannot read {path}: permission denied") from None
-    except Exception as error:  # whatever a damaged archive makes zipfile, json or skops raise
+    except Exception as error:  # whatever a damaged archive makes zipfile, json or NumPy raise
         raise ModelFileError(
             f"{path} is not a model of apmax, or is damaged ({one_line(error)}): train it again "
             "with `apmax train`"
         ) from None
 
 
-def _check_archive(archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse archives that could expand, and members that skops does not write."""
-    members = archive.infolist()
-    names = [member.filename for member in members]
-    sound = len(set(names)) == len(names) and all(
-        name in ("schema.json", "metadata.json") or name.removesuffix(".npy").isdecimal()
-        for name in names
-    )
-    stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
-    if not (sound and stored and sum(member.file_size for member in members) <= size):
-        raise ModelFileError("the archive is not one that apmax writes: use another copy")
-    if archive.testzip() is not None:
-        raise ModelFileError("the file is damaged: a checksum does not match; use another copy")
-
-
-def _check_metadata(metadata: Any) -> None:
-    if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
+def _model_from(stored: Fields) -> Model:
+    if stored.values.get("format") != FORMAT:
         raise ModelFileError("not a model of apmax")
-    if metadata.get("schema") != SCHEMA:
+    if stored.values.get("schema") != SCHEMA:
         raise ModelFileError(
-            f"written with schema {one_line(metadata.get('schema'))}, and apmax {__version__} "
+            f"written with schema {one_line(stored.values.get('schema'))}, and apmax {__version__} "
             f"reads schema {SCHEMA}: install the version that wrote it, or train again"
         )
-    texts = [metadata["positive"], metadata["negative"], metadata["target"] or ""]
-    texts.append(metadata.setdefault("id", None) or "")
-    formats = metadata.setdefault("formats", {})
-    metadata["formats"] = {name: number_format(*pair) or PLAIN for name, pair in formats.items()}
-    sound = isinstance(metadata["against_rest"], bool) and isinstance(metadata["facts"], dict)
-    if not (sound and all(isinstance(text, str) for text in texts)):
-        raise ModelFileError("the metadata has fields of wrong types")
-    json.dumps(metadata, ensure_ascii=False).encode()  # half a surrogate pair cannot be printed
+    classifier = classifier_from(stored.record("classifier"))
+    steps: list[tuple[str, Any]] = [("classifier", classifier)]
+    if "preprocessor" in stored:
+        steps.insert(0, ("table", _preprocessor_from(stored.record("preprocessor"))))
+    point = stored.plain("operating_point") if "operating_point" in stored else None
+    formats = stored.plain("formats").items()
+    model = Model(
+        Pipeline(steps),
+        stored.text("positive"),
+        stored.text("negative"),
+        stored.text("target") if "target" in stored else None,
+        stored.flag("against_rest"),
+        stored.plain("facts"),
+        stored.text("id") if "id" in stored else None,
+        stored.text("weight") if "weight" in stored else None,
+        {name: number_format(*pair) or PLAIN for name, pair in formats},
+        Leaderboard(tuple(_standing_from(one) for one in stored.records("leaderboard"))) or None,
+        None if point is None else Decision.from_metadata(point),
+        checked_profile(stored.plain("profile")) if "profile" in stored else None,
+    )
+    if {model.positive, model.negative} != set(classifier.classes_):
+        raise ModelFileError("the labels are not those of the classifier")
+    _try(model)
+    return model
 
 
-def trusted_types() -> frozenset[str]:
-    """Return the names of all types that a model file may contain."""
-    classes = (TableEncoder, Pipeline, SimpleImputer, MissingIndicator, OneHotEncoder, *ESTIMATORS)
-    names = (f"{cls.__module__}.{cls.__qualname__}" for cls in classes)
-    return frozenset((*PLAIN_TYPES, *NUMPY_TYPES, *names))
-
-
-def _check_types(schema: Any) -> None:
-    """Refuse any node whose loader or type is not on the lists."""
-    trusted, waiting = trusted_types(), [schema]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            if {"__loader__", "__module__", "__class__"} & node.keys():
-                loader, kind = node.get("__loader__"), f"{node['__module__']}.{node['__class__']}"
-                if loader not in LOADERS or kind not in trusted:
-                    raise ModelFileError(
-                        f"it contains {one_line(loader)} {one_line(kind)}, which no model of apmax "
-                        "has: do not use this file"
-                    )
-            waiting.extend(node.values())
-        elif isinstance(node, list):
-            waiting.extend(node)
-
-
-def _construct(content: bytes, metadata: dict[str, Any]) -> Model:
-    """Build the pipeline from checked nodes, and try it on an empty row and one with values."""
-    import skops.io
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pipeline = skops.io.loads(content, trusted=sorted(trusted_types()))
-    if not isinstance(pipeline, Pipeline) or not isinstance(pipeline[-1], ESTIMATORS):
-        raise ModelFileError("the file does not contain a classifier")
-    fields = ("positive", "negative", "target", "against_rest", "facts", "id", "formats")
-    stored = metadata.get("operating_point")
-    point = None if stored is None else Decision.from_metadata(stored)
-    model = Model(pipeline, **{name: metadata[name] for name in fields}, operating_point=point)
-    weights = pipeline[-1].coef_
-    numbers = isinstance(weights, np.ndarray) and weights.dtype == np.float64
-    sound = numbers and weights.ndim == 2 and weights.shape[0] == 1 and weights.size > 0
-    if not (sound and np.isfinite(weights).all() and np.isfinite(pipeline[-1].intercept_).all()):
-        raise ModelFileError("the weights are missing or not finite")
-    if len(pipeline) != (1 if model.encoder is None else 2):
-        raise ModelFileError("the pipeline has steps that apmax does not write")
-    if len(model.feature_names()) != weights.size:
-        raise ModelFileError("the number of weights differs from the number of features")
-    row: Any = sp.csr_matrix((1, weights.size))
-    if model.encoder is not None:
+def _try(model: Model) -> None:
+    """Apply the model to an empty row and one with values; ModelFileError if it cannot be used."""
+    preprocessor, width = model.preprocessor, model.classifier.n_features_in_
+    row: Any = sp.csr_matrix((1, width))
+    if preprocessor is not None:
         import pandas as pd
 
-        kinds = model.encoder.kinds_
+        names = model.feature_names()
+        known = getattr(model.classifier, "feature_names_in_", None)
+        if len(names) != width or (known is not None and names != known.tolist()):
+            raise ModelFileError("the features of the table are not those of the classifier")
+        kinds = preprocessor.kinds_
         row = pd.DataFrame({name: [None, TRIAL[kinds[name]]] for name in kinds}, dtype=object)
-        drift_warnings(model.encoder, row)
+        drift_warnings(preprocessor, row)
+    elif hasattr(model.classifier, "feature_names_in_"):
+        raise ModelFileError("the features of the table are missing")
     if not np.isfinite(model.log_odds(row)).all():
         raise ModelFileError("the model gives scores that are not numbers")
-    return model
+
+
+def _standing_document(one: Standing) -> dict[str, Any]:
+    return {
+        name: None if isinstance(value, float) and np.isnan(value) else value
+        for name, value in one._asdict().items()
+    }
+
+
+def _standing_from(stored: Fields) -> Standing:
+    numbers = {
+        name: stored.number(name) if name in stored else float("nan")
+        for name in Standing._fields[1:-1]
+    }
+    return Standing(stored.text("model"), **numbers, chosen=stored.flag("chosen"))
+
+
+def _preprocessor_document(preprocessor: TablePreprocessor | None) -> dict[str, Any] | None:
+    if preprocessor is None:
+        return None
+    document = {
+        "kinds": preprocessor.kinds_,
+        "date_formats": preprocessor.date_formats_,
+        "first_dates": preprocessor.first_dates_,
+        "complete": preprocessor.complete_,
+        "unused": preprocessor.unused_,
+        "levels": {name: list(of) for name, of in preprocessor.levels_.items()},
+    }
+    if isinstance(preprocessor, TableEncoder):
+        document |= {
+            "medians": preprocessor.medians_,
+            "with_missing": preprocessor.with_missing_,
+        }
+    return document
+
+
+def _preprocessor_from(stored: Fields) -> TablePreprocessor:
+    preprocessor = TableEncoder() if "medians" in stored else TablePreprocessor()
+    preprocessor.kinds_ = kinds = stored.mapping("kinds", str)
+    preprocessor.date_formats_ = stored.mapping("date_formats", str)
+    preprocessor.first_dates_ = stored.mapping("first_dates", str)
+    preprocessor.complete_, preprocessor.unused_ = stored.texts("complete"), stored.texts("unused")
+    levels = stored.record("levels")
+    preprocessor.levels_ = {
+        name: _levels_from(Fields({"kept": pair[0], "rare": pair[1]}, {}))
+        for name, pair in levels.values.items()
+    }
+    dates = [name for name, kind in kinds.items() if kind == DATE]
+    words = {name for name, kind in kinds.items() if kind == CATEGORY}
+    words |= {f"{name} ({part})" for name in dates for part in ("month", "weekday")}
+    if not (
+        kinds
+        and set(kinds.values()) <= {NUMBER, CATEGORY, DATE}
+        and preprocessor.date_formats_.keys() == preprocessor.first_dates_.keys() == {*dates}
+        and set(preprocessor.date_formats_.values()) <= set(DATE_FORMATS)
+        and preprocessor.levels_.keys() == words
+    ):
+        raise ModelFileError("the columns of the table are damaged")
+    if isinstance(preprocessor, TableEncoder):
+        preprocessor.medians_ = stored.mapping("medians", float)
+        preprocessor.with_missing_ = stored.texts("with_missing")
+        numbers = set(TablePreprocessor.get_feature_names_out(preprocessor)) - words
+        if preprocessor.medians_.keys() != numbers or not {*preprocessor.with_missing_} <= numbers:
+            raise ModelFileError("the columns of the table are damaged")
+    return preprocessor
+
+
+def _levels_from(stored: Fields) -> tuple[list[str], list[str]]:
+    return stored.texts("kept"), stored.texts("rare")

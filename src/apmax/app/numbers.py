@@ -17,7 +17,10 @@ SAMPLE = 200
 """Values that decide whether a column is looked at as a whole."""
 MIN_GROUPED = 20
 """Values like 1.101 that, beside whole numbers below 1000, suggest separators of thousands."""
-_MAYBE_NUMBER = r"[+-]?\d[\d., '_]*(?:[eE][+-]?\d+)?"
+SPACES = " \u00a0\u202f"
+"""Written for a blank between thousands: also blanks that do not break lines."""
+_MARKS = rf"[.,'_{SPACES}]"
+_MAYBE_NUMBER = rf"[+-]?\d(?:\d|{_MARKS})*(?:[eE][+-]?\d+)?"
 
 
 class NumberFormat(NamedTuple):
@@ -28,7 +31,7 @@ class NumberFormat(NamedTuple):
 
     def fits(self, values: Any) -> Any:
         """Tell for each text whether it is a number of this format."""
-        point, group = re.escape(self.decimal), re.escape(self.thousands)
+        point, group = re.escape(self.decimal), self._thousands()
         grouped = rf"[1-9]\d{{0,2}}(?:{group}\d{{3}})+|" if group else ""
         pattern = rf"[+-]?(?:(?:{grouped}\d+)(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?"
         return values.str.fullmatch(pattern)
@@ -38,18 +41,25 @@ class NumberFormat(NamedTuple):
         import pandas as pd
 
         if self.thousands:
-            values = values.str.replace(self.thousands, "", regex=False)
+            values = values.str.replace(self._thousands(), "", regex=True)
         return pd.to_numeric(values.str.replace(self.decimal, ".", regex=False), errors="coerce")
 
     def describe(self) -> str:
         """Return the name of the format for messages."""
         decimal = {",": "decimal commas", ".": "decimal points"}[self.decimal]
-        return decimal + (f" and {self.thousands!r} between thousands" if self.thousands else "")
+        mark = "spaces" if self.thousands == " " else repr(self.thousands)
+        return decimal + (f" and {mark} between thousands" if self.thousands else "")
+
+    def _thousands(self) -> str:
+        """Return a regular expression for the separator of thousands."""
+        return f"[{SPACES}]" if self.thousands == " " else re.escape(self.thousands)
 
 
 PLAIN = NumberFormat()
 COMMA = NumberFormat(",", ".")
 ENGLISH = NumberFormat(".", ",")
+SPACED = tuple(NumberFormat(decimal, mark) for mark in (" ", "'") for decimal in (".", ","))
+"""Formats in which points and commas are never separators of thousands."""
 
 
 def number_format(decimal: str | None, thousands: str | None) -> NumberFormat | None:
@@ -114,7 +124,11 @@ class NumberReader:
         guessed: set[str] = set()
         for name, formats in possible.items():
             agreeing = [one for one in formats if one.decimal in decimals]
-            if len(formats) > 1 and (len(decimals) != 1 or not agreeing):
+            if (
+                len(formats) > 1
+                and formats[0] not in SPACED
+                and (len(decimals) != 1 or not agreeing)
+            ):
                 guessed.add(name)
                 chosen[name] = self._guess(name, looked[name], formats)
             elif formats:
@@ -134,7 +148,11 @@ class NumberReader:
             return [fixed]
         if self.given is not None:
             return []
-        shares = {one: float(one.fits(values).mean()) for one in (PLAIN, COMMA, ENGLISH)}
+        spaced = values.str.contains(rf"\d['{SPACES}]\d").any()
+        shares = {
+            one: float(one.fits(values).mean())
+            for one in (PLAIN, COMMA, ENGLISH, *(SPACED if spaced else ()))
+        }
         best = max(shares.values())
         fitting = [one for one, share in shares.items() if share == best >= MIN_SHARE]
         # Thousands are no second reading of 3.5: without groups, both formats agree.
@@ -163,11 +181,13 @@ class NumberReader:
         return guess
 
     def _note(self, chosen: dict[str, NumberFormat], looked: Any) -> None:
-        for one in (COMMA, ENGLISH):
+        for one in dict.fromkeys(chosen.values()):
             names = [name for name in chosen if chosen[name] == one and name not in self.known]
+            if one == PLAIN:
+                continue
             if self.given is None and names:
                 values = looked[names[0]]
-                example = values[values.str.contains("[.,]") & one.fits(values)].iloc[:1]
+                example = values[values.str.contains(_MARKS) & one.fits(values)].iloc[:1]
                 self.notes.append(
                     f"{listed(map(repr, names))}: read as numbers with {one.describe()}, for "
                     f"example {example.iloc[0]!r} as {one.read(example).iloc[0]:.10g}"
@@ -194,4 +214,4 @@ def _numerals(values: Any) -> Any:
     values = values[~means_missing(values)]
     if not len(values) or values.iloc[:SAMPLE].str.fullmatch(_MAYBE_NUMBER).mean() < 0.8:
         return None
-    return values if values.str.contains(r"\d[., '_]\d").any() else None
+    return values if values.str.contains(rf"\d{_MARKS}\d").any() else None

@@ -1,4 +1,4 @@
-"""Columns of a table that are not features: identifiers, weights, groups and dropped columns."""
+"""Columns that are not features: identifiers, weights, groups, times and dropped columns."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ class Roles:
     """The column of sample weights."""
     group: str | None = None
     """The column of groups that cross-validation keeps together."""
+    time: str | None = None
+    """The column that orders rows in time; a feature only if `only` names it."""
 
     def given(self) -> str | None:
         """Return the first option that names a column, or None."""
@@ -46,6 +48,7 @@ class Assigned(NamedTuple):
     weight: Floats | None
     weight_column: str | None
     groups: NDArray[Any] | None
+    times: Floats | None
 
 
 def assign_roles(frame: Any, roles: Roles, target: str | None) -> Assigned:
@@ -53,14 +56,17 @@ def assign_roles(frame: Any, roles: Roles, target: str | None) -> Assigned:
     names = list(frame.columns)
     single = {
         option: find_column(names, name, option=option)
-        for option in ("--id", "--weight", "--group")
+        for option in ("--id", "--weight", "--group", "--time")
         if (name := getattr(roles, option[2:])) is not None
     }
-    for option in ("--weight", "--group"):
+    if {"--group", "--time"} <= single.keys():
+        raise ParameterError("--group and --time exclude each other: each decides on the folds")
+    for option in ("--weight", "--group", "--time"):
         if target is not None and single.get(option) == target:
             raise ParameterError(f"{option} = {target!r} is the target: name another column")
-    apart = {*single.values(), *_named(names, roles.drop, "--drop")}
     only = _named(names, roles.only, "--only")
+    used = {single.get("--time")} & set(only)
+    apart = {*single.values(), *_named(names, roles.drop, "--drop")} - used
     kept = [name for name in only or names if name not in apart and name != target]
     if not kept:
         raise ParameterError(
@@ -70,9 +76,10 @@ def assign_roles(frame: Any, roles: Roles, target: str | None) -> Assigned:
     return Assigned(
         frame[kept],
         frame[single["--id"]] if "--id" in single else None,
-        _weights(frame[single["--weight"]]) if "--weight" in single else None,
+        read_weights(frame[single["--weight"]]) if "--weight" in single else None,
         single.get("--weight"),
         _groups(frame[single["--group"]]) if "--group" in single else None,
+        _times(frame[single["--time"]]) if "--time" in single else None,
     )
 
 
@@ -88,7 +95,8 @@ def _named(names: list[str], given: Iterable[str], option: str) -> list[str]:
     return [name for name in names if name in found]
 
 
-def _weights(values: Any) -> Floats:
+def read_weights(values: Any) -> Floats:
+    """Return a column of sample weights; WeightError if one is not a number of at least 0."""
     import pandas as pd
 
     weight = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
@@ -110,3 +118,27 @@ def _groups(values: Any) -> NDArray[Any]:
             f"{int(np.argmax(missing)) + 1}: give every row a group"
         )
     return np.asarray(values.astype(str).to_numpy(dtype=object).astype(str))
+
+
+def _times(values: Any) -> Floats:
+    """Return numbers or dates as numbers that order the rows."""
+    from apmax.app.features import DATE, NUMBER, kind_of, to_dates, to_numbers
+
+    kind, date_format = kind_of(values)
+    order = to_numbers(values)
+    if kind == DATE:
+        dates = to_dates(values, date_format)
+        order = dates.astype("int64").astype(float).where(dates.notna())
+    missing = order.isna().to_numpy()
+    if kind not in (NUMBER, DATE) or missing.all():
+        raise ParameterError(
+            f"--time = {values.name!r} is text (first {str(values.iloc[0])[:40]!r}), and rows are "
+            "ordered by a number or a date: name another column"
+        )
+    if missing.any():
+        row = int(np.argmax(missing))
+        raise ParameterError(
+            f"--time = {values.name!r}: row {row + 1} has {str(values.iloc[row])[:40]!r}, and "
+            f"{int(missing.sum())} rows have no {kind}: correct the column, or drop these rows"
+        )
+    return np.asarray(order.to_numpy(dtype=np.float64))

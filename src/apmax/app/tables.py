@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, TextIO
 
 from apmax.app.files import check_path, format_suffix, max_bytes, one_line, open_bytes
 from apmax.app.numbers import NumberReader
+from apmax.app.target import find_column
 from apmax.errors import FileError, FileFormatError, ParameterError
 
 COLUMNAR = (".parquet", ".pq", ".feather", ".arrow")
@@ -35,12 +36,14 @@ def read_table(
     target: str | None = None,
     numbers: NumberReader | None = None,
     encoding: str | None = None,
+    identifier: str | None = None,
 ) -> Any:
     """Read a CSV, TSV, JSON lines, Excel, Parquet or Feather file into a pandas frame.
 
     The separator of a text table is detected among comma, semicolon, tab and "|". The first row
     is a header if its cells are distinct and none is empty, "?" or a number, or if it contains
     `target`. Columns without a name are called "column 3". Columns in `text` stay text: "01".
+    So does the column `identifier`, given by name, number or as "last", unless `numbers` knows it.
     `numbers` decides how numbers in text are written, and keeps notes; `encoding` is UTF-8 by
     default.
     """
@@ -48,7 +51,7 @@ def read_table(
     suffix = format_suffix(file)
     numbers = numbers or NumberReader()
     if suffix in TEXT_TABLES:
-        return _read_text(file, text, target, numbers, _checked_encoding(encoding))
+        return _read_text(file, text, target, numbers, _checked_encoding(encoding), identifier)
     if suffix in (*COLUMNAR, *JSON_LINES, *EXCEL):
         if suffix in COLUMNAR:
             frame = _read_columnar(file)
@@ -156,7 +159,12 @@ def _text_columns(frame: Any) -> list[str]:
 
 
 def _read_text(
-    file: Path, text: Collection[str], target: str | None, numbers: NumberReader, encoding: str
+    file: Path,
+    text: Collection[str],
+    target: str | None,
+    numbers: NumberReader,
+    encoding: str,
+    identifier: str | None,
 ) -> Any:
     import pandas as pd
 
@@ -171,6 +179,10 @@ def _read_text(
             )
         header = _looks_like_header(first) or target in [cell.strip("'\" ") for cell in first]
         names = _unique_names(first if header else [""] * len(first))
+        if identifier is not None:
+            with suppress(ParameterError):  # the caller reports a column that is not there
+                name = find_column(names, identifier)
+                text = [*text, *([] if name in numbers.known else [name])]
         parse = partial(
             pd.read_csv,
             sep=separator,

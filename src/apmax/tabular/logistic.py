@@ -45,7 +45,7 @@ def fit_path(
     numbers = make_pipeline(imputer, StandardScaler())
     one_hot = OneHotEncoder(handle_unknown="ignore")
     features = make_column_transformer(
-        (numbers, slice(0, shape.numbers)), (one_hot, shape.categorical)
+        (numbers, list(range(shape.numbers))), (one_hot, shape.categorical)
     )
     Z = features.fit_transform(X)
     total = float(positive.size if weight is None else weight.sum())
@@ -61,8 +61,13 @@ def fit_path(
     return found
 
 
-def contributions(model: Pipeline, X: Floats, shape: Shape) -> Floats:
-    """Return what each column of X adds to the log-odds, and the intercept last."""
+def contributions(model: Any, X: Floats, shape: Shape) -> Floats:
+    """Return what each column of X adds to the log-odds, and the intercept last.
+
+    `model` is one of :func:`fit_path`, or has a method `contributions` of its own.
+    """
+    if not isinstance(model, Pipeline):
+        return np.asarray(model.contributions(X))
     features, logistic = model
     place = _columns_of(features, shape)
     coefficients = sp.csr_array(

@@ -15,7 +15,7 @@ from tests.app.loans import as_json, made_loans, run
 
 @pytest.fixture
 def model(folder: Path) -> str:
-    run("--quiet", "train", "loans.csv", "--target", "defaulted", "--solver", "lbfgs", "-o", "m")
+    run("--quiet", "train", "loans.csv", "--target", "defaulted", "--model", "logistic", "-o", "m")
     return "m"
 
 
@@ -71,7 +71,7 @@ def test_a_row_gets_the_same_score_in_every_file(folder: Path) -> None:
     code = rng.choice(["01", "02", "A3"], 400)
     frame = pd.DataFrame({"code": code, "y": rng.random(400) < np.where(code == "01", 0.6, 0.2)})
     frame.to_csv("codes.csv", index=False)
-    run("--quiet", "train", "codes.csv", "--target", "y", "--solver", "lbfgs", "-o", "m.apmax")
+    run("--quiet", "train", "codes.csv", "--target", "y", "--model", "logistic", "-o", "m.apmax")
     Path("all.csv").write_text("code\n01\n02\nA3\n")
     Path("some.csv").write_text("code\n01\n02\n")
     every = pd.read_csv(io.StringIO(run("predict", "m.apmax", "all.csv").stdout))
@@ -94,7 +94,18 @@ def test_drift_is_reported_on_stderr_in_json_and_in_the_report(model: str) -> No
 
 def test_reports_can_be_written_by_both_commands(model: str) -> None:
     result = as_json("report", model, "new-loans.csv", "-o", "r.html")
-    assert result == {"report": "r.html", "warnings": []}
+    assert result == {"report": "r.html", "tables": [], "warnings": []}
     run("--quiet", "evaluate", model, "new-loans.csv", "--report", "e.html")
     for page in ("r.html", "e.html"):
         assert "new-loans.csv" in Path(page).read_text()
+
+
+def test_report_exports_its_tables(model: str) -> None:
+    result = as_json("report", model, "new-loans.csv", "--csv", "tables")
+    assert {Path(table).stem for table in result["tables"]} >= {"metrics", "deciles", "calibration"}
+    evaluated = as_json("evaluate", model, "new-loans.csv")
+    assert pd.read_csv("tables/metrics.csv")["ap"][0] == pytest.approx(
+        evaluated["average_precision"]
+    )
+    refused = run("report", model, "new-loans.csv", "--csv", "new-loans.csv", fails=True)
+    assert "give `--csv` the name of a folder" in refused.stderr

@@ -18,7 +18,7 @@ from tests.app.loans import as_json, made_loans, run
 
 @pytest.fixture
 def model(folder: Path) -> str:
-    run("--quiet", "train", "loans.csv", "--target", "defaulted", "--solver", "lbfgs",
+    run("--quiet", "train", "loans.csv", "--target", "defaulted", "--model", "logistic",
         "-o", "m.apmax")  # fmt: skip
     frame = made_loans(2000, 2)
     frame.to_csv("valid.csv", index=False)
@@ -92,7 +92,6 @@ REFUSED = {
     "predict m.apmax valid.csv -o p.csv --valid valid.csv": "leave it out",
     "predict m.apmax valid.csv -o p.csv --id citty": "did you mean 'city'?",
     "predict m.apmax odd.csv -o p.csv --id label": "rename it",
-    "predict m.apmax odd.csv -o p.csv --id 2": "give its name",
     "predict m.apmax valid.csv -o valid.csv --valid valid.csv": "would be overwritten",
 }
 
@@ -154,6 +153,8 @@ def test_the_identifier_is_the_first_column_as_it_stands_in_the_file(model: str)
     assert text.splitlines()[0] == "customer,probability,log_odds,label"
     assert text.splitlines()[8].startswith("00007,")
     assert as_json("predict", model, "ids.csv", "--id", "customer")["customer"][7] == "00007"
+    by_number = run("predict", model, "ids.csv", "--id", str(frame.shape[1])).stdout
+    assert by_number == run("predict", model, "ids.csv", "--id", "last").stdout == text
     frame.assign(customer=range(30)).to_parquet("ids.parquet")
     run("predict", model, "ids.parquet", "--id", "customer", "-o", "p.parquet")
     assert pd.read_parquet("p.parquet")["customer"].tolist() == list(range(30))
@@ -170,7 +171,7 @@ def test_a_column_of_the_model_can_be_the_identifier(model: str) -> None:
 def test_the_id_of_the_model_is_the_default_and_can_be_replaced(folder: Path) -> None:
     frame = made_loans(600, 0).assign(customer=[f"{k:05d}" for k in range(600)])
     frame.assign(loan=range(600)).to_csv("ids.csv", index=False)
-    train = "train ids.csv --target defaulted --id customer --drop loan --solver lbfgs -o m.apmax"
+    train = "train ids.csv --target defaulted --id customer --drop loan --model logistic -o m.apmax"
     run("--quiet", *shlex.split(train))
     run("threshold", "m.apmax", "--top", "10%", "--data", "ids.csv")
     assert load_model("m.apmax").id == "customer"
@@ -185,7 +186,7 @@ def test_the_id_of_the_model_is_the_default_and_can_be_replaced(folder: Path) ->
 def test_numbers_with_decimal_commas_are_scored_alike_with_and_without_id(folder: Path) -> None:
     frame = made_loans(600, 0)
     frame.to_csv("german.csv", index=False, sep=";", decimal=",")
-    run("--quiet", "train", "german.csv", "--target", "defaulted", "--solver", "lbfgs",
+    run("--quiet", "train", "german.csv", "--target", "defaulted", "--model", "logistic",
         "-o", "m.apmax")  # fmt: skip
     plain = as_json("predict", "m.apmax", "german.csv")
     with_income = as_json("predict", "m.apmax", "german.csv", "--id", "income")
@@ -217,6 +218,6 @@ def test_threshold_reads_data_like_evaluate(model: str) -> None:
 def test_rows_of_a_matrix_have_no_identifier(folder: Path) -> None:
     rng = np.random.default_rng(0)
     np.savez("a.npz", X=rng.normal(size=(60, 2)), y=np.arange(60) % 3 == 0)
-    run("--quiet", "train", "a.npz", "--solver", "lbfgs", "-o", "m.apmax")
+    run("--quiet", "train", "a.npz", "--model", "logistic", "-o", "m.apmax")
     refused = run("predict", "m.apmax", "a.npz", "--id", "customer", fails=True)
     assert "--id names a column, but a.npz is not a table" in refused.stderr

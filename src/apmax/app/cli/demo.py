@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from apmax.app.cli.compare import show_leaderboard
+from apmax.app.cli.compare import show_comparison
 from apmax.app.cli.console import Console
 
-DIGIT, FOLDS = 8, 5
+DIGIT = 8
 
 
 def demo(
@@ -31,4 +31,4 @@ def demo(
 
         X, digits = load_digits(return_X_y=True)
         dataset = Dataset(X, digits == DIGIT, Path(f"digit {DIGIT} among all digits"))
-        show_leaderboard(console, dataset, FOLDS, 1, 0, out / "report.html")
+        show_comparison(console, dataset, out / "report.html")

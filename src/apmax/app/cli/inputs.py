@@ -35,13 +35,16 @@ class Columns:
     group: Annotated[
         str | None, typer.Option(help="Column of groups that no test or fold divides.")
     ] = None
+    time: Annotated[
+        str | None, typer.Option(help="Column of times: every fold tests later rows. Not used.")
+    ] = None
 
     def roles(self) -> Roles:
         """Return the same as the library of the application takes it."""
         from apmax.app.roles import Roles
 
         drop, only = tuple(self.drop or ()), tuple(self.only or ())
-        return Roles(drop, only, self.id, self.weight, self.group)
+        return Roles(drop, only, self.id, self.weight, self.group, self.time)
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,9 @@ def predict(
     valid: Annotated[
         Path | None, typer.Option(help="Labelled data, for --precision, --recall and --cost.")
     ] = None,
+    explain: Annotated[
+        int, typer.Option(min=0, help="Add this number of strongest reasons for each row.")
+    ] = 0,
 ) -> None:
     """Predict the probability of the positive label for every row of a file.
 
@@ -65,6 +68,7 @@ def predict(
         from apmax.app.files import write_file
         from apmax.app.io import load
         from apmax.app.model import load_model
+        from apmax.app.reasons import strongest_reasons
 
         check_outputs(out, inputs=[model, data, valid])
         if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
@@ -74,40 +78,41 @@ def predict(
         )
         _check_rule(rule, model, valid)
         loaded = load_model(model)
-        wanted = identifier or loaded.id
-        # The model must be able to read its numbers, so these are not read as text.
-        known = loaded.number_formats()
-        text = [] if wanted is None or wanted in known else [wanted]
         dataset = load(
             data,
             target=False,
-            text=[*loaded.text_columns(), *text],
-            **reading.arguments(known),
+            text=loaded.text_columns(),
+            identifier=identifier or loaded.id,
+            **reading.arguments(loaded.number_formats()),
         )
         columns = _identifiers(dataset, identifier, loaded.id)
         chosen = None
         if rule is not None and valid is not None:
             chosen = choose_on(console, model, valid, rule, labels, reading)[1]
+        reasons = strongest_reasons(loaded.explain(dataset.X), explain) if explain else {}
         log_odds = loaded.log_odds(dataset.X)
         notes = loaded.warnings_for(dataset)
         console.warn(notes)
         probability = expit(log_odds)
         alerts, decision = _decide(console, loaded, rule, chosen, probability)
         label = np.where(alerts, loaded.positive, loaded.negative)
-        scores = zip(OUTPUT, (probability, log_odds, label), strict=True)
-        frame = pd.DataFrame({**columns, **dict(scores)})
+        scores = dict(zip(OUTPUT, (probability, log_odds, label), strict=True))
+        frame = pd.DataFrame({**columns, **scores, **reasons})
         if out is not None:
             parquet = out.suffix.lower() == ".parquet"
             stored = frame.to_parquet(None, index=False) if parquet else frame.to_csv(index=False)
             write_file(out, stored if parquet else stored.encode())
             result = {"rows": len(frame), "out": str(out), "decision": decision}
             console.show({**result, "warnings": notes})
-            found = f"{decision['alerts']:,} labelled {loaded.positive!r} ({decision['rule']})"
+            found = f"{decision['alerts']:,} labelled {loaded.positive!r} ({_in_words(decision)})"
             console.say(f"{len(frame):,} row{'s' * (len(frame) != 1)}, {found} → {out}")
         elif console.as_json:
             lists = frame.to_dict("list") | {name: one.tolist() for name, one in columns.items()}
             console.show({**lists, "decision": decision, "warnings": notes})
         else:
+            if rule is not None:
+                rows = f"{decision['alerts']:,} of {len(frame):,} rows"
+                console.note(f"{rows} are labelled {loaded.positive!r}: {_in_words(decision)}")
             frame.to_csv(sys.stdout, index=False)
 
 
@@ -151,6 +156,14 @@ def _decide(
     return alerts, {"rule": used.text, "threshold": threshold, "alerts": count}
 
 
+def _in_words(decision: dict[str, Any]) -> str:
+    """Return the rule, with its threshold unless it is one."""
+    rule, threshold = str(decision["rule"]), decision["threshold"]
+    if threshold is None or rule.startswith("probability"):
+        return rule
+    return f"{rule}: probability ≥ {threshold:.4g}"
+
+
 def _identifiers(dataset: Dataset, given: str | None, default: str | None) -> dict[str, Any]:
     """Return the column to copy by its name, if any; missing values are None."""
     import numpy as np
@@ -167,8 +180,6 @@ def _identifiers(dataset: Dataset, given: str | None, default: str | None) -> di
     if given is None and default not in names:
         return {}
     name = str(default) if given is None else find_column(names, given, option="--id")
-    if given not in (None, name):  # only a name is known before reading, to keep 00123 as text
-        raise ParameterError(f"--id = {given} is the column {name!r}: give its name")
     if name in OUTPUT:
         raise ParameterError(f"--id = {name!r} is a column of the output: rename it in the file")
     values, numeric = dataset.X[name], pd.api.types.is_numeric_dtype(dataset.X[name])

@@ -1,9 +1,20 @@
-"""The HTML report of one or several models, and the same curves as matplotlib plots."""
+"""The HTML report of one or several models, its tables as CSV, and its curves as plots."""
 
 from __future__ import annotations
 
 from apmax.app.report.page import write_report
-from apmax.app.report.plots import plot_calibration, plot_precision_recall
+from apmax.app.report.plots import plot_calibration, plot_distributions, plot_precision_recall
+from apmax.app.report.provenance import provenance
 from apmax.app.report.results import Report, ScoredModel
+from apmax.app.report.tables import write_tables
 
-__all__ = ["Report", "ScoredModel", "plot_calibration", "plot_precision_recall", "write_report"]
+__all__ = [
+    "Report",
+    "ScoredModel",
+    "plot_calibration",
+    "plot_distributions",
+    "plot_precision_recall",
+    "provenance",
+    "write_report",
+    "write_tables",
+]

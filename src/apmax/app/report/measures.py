@@ -1,12 +1,16 @@
-"""Numbers of the report: alerts per threshold, bootstrap intervals and calibration."""
+"""Numbers of the report: alerts per threshold, deciles, metrics and bootstrap intervals."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import entr
+from sklearn.metrics import log_loss, roc_curve
 
 from apmax.app.report.results import ScoredModel
 from apmax.errors import UnreachableTargetError
@@ -16,6 +20,8 @@ from apmax.validation import Floats
 Counts = NDArray[np.int64]
 
 TARGET_PRECISIONS = (0.5, 0.8, 0.9, 0.95)
+TOP_SHARES = (0.01, 0.02, 0.05, 0.1)
+"""Shares of the rows with the highest probabilities."""
 MAX_POINTS = 400
 """Points of a curve; more look the same and make the page heavy."""
 RESAMPLES, LEVEL, MAX_BINS = 200, 0.95, 2000
@@ -23,7 +29,7 @@ RESAMPLES, LEVEL, MAX_BINS = 200, 0.95, 2000
 
 @dataclass(frozen=True, eq=False)
 class Alerts:
-    """Counts of rows with score ≥ threshold, thresholds ascending."""
+    """Counts of rows with probability ≥ threshold, thresholds ascending."""
 
     thresholds: Floats
     labels: list[str]
@@ -48,7 +54,7 @@ def operating_points(result: ScoredModel) -> dict[float, OperatingPoint | None]:
     found: dict[float, OperatingPoint | None] = {}
     for target in TARGET_PRECISIONS:
         try:
-            found[target] = operating_point(result.y, result.scores, precision=target)
+            found[target] = operating_point(result.y, result.probabilities, precision=target)
         except UnreachableTargetError:
             found[target] = None
     return found
@@ -57,15 +63,15 @@ def operating_points(result: ScoredModel) -> dict[float, OperatingPoint | None]:
 def count_alerts(
     result: ScoredModel, keep: tuple[float, ...] = (), most: int = MAX_POINTS
 ) -> Alerts:
-    """Count alerts at every distinct score, thinned to about `most` thresholds and `keep`."""
-    ascending, positives = np.sort(result.scores), np.sort(result.scores[result.y])
+    """Count alerts at every distinct probability, thinned to about `most` thresholds and `keep`."""
+    ascending, positives = np.sort(result.probabilities), np.sort(result.probabilities[result.y])
     thresholds = np.unique(ascending)
     true = positives.size - np.searchsorted(positives, thresholds)
     total = ascending.size - np.searchsorted(ascending, thresholds)
     chosen = _spread(total, np.searchsorted(thresholds, keep), most)
     return Alerts(
         thresholds[chosen],
-        [_round_down(threshold) for threshold in thresholds[chosen]],
+        _labels(thresholds, chosen),
         true[chosen],
         total[chosen],
         positives.size,
@@ -73,10 +79,20 @@ def count_alerts(
     )
 
 
-def _round_down(threshold: float) -> str:
-    """Format a threshold with seven digits, so that it does not exclude its own row."""
-    exact = Decimal(repr(float(threshold) + 0.0))  # the sum turns -0.0 into 0.0
-    return f"{float(Context(prec=7, rounding=ROUND_FLOOR).plus(exact)):.7g}"
+def _labels(thresholds: Floats, chosen: Counts) -> list[str]:
+    """Format thresholds with as few digits as select the same rows."""
+    below = np.append(-np.inf, thresholds)[chosen]
+    return [_label(*pair) for pair in zip(below.tolist(), thresholds[chosen].tolist(), strict=True)]
+
+
+def _label(below: float, threshold: float) -> str:
+    """Return the shortest number of two or more digits in (below, threshold]."""
+    exact = Decimal(repr(threshold))
+    for digits in range(2, 17):
+        rounded = float(Context(prec=digits, rounding=ROUND_FLOOR).plus(exact))
+        if rounded > below:
+            return f"{rounded:.{digits}g}"
+    return repr(threshold)
 
 
 def _spread(total: Counts, keep: Counts, most: int) -> Counts:
@@ -105,15 +121,15 @@ def bootstrap_band(result: ScoredModel, *, resamples: int = RESAMPLES, seed: int
     """Resample positives and negatives separately and return 95 % percentile intervals.
 
     A resample matters only through how many positives and negatives fall between neighbouring
-    scores of positives. These counts are multinomial and are drawn directly. Beyond `MAX_BINS`
-    positives, neighbouring scores share a bin.
+    probabilities of positives. These counts are multinomial and are drawn directly. Beyond
+    `MAX_BINS` positives, neighbouring ones share a bin.
     """
-    edges = np.unique(result.scores[result.y])
+    edges = np.unique(result.probabilities[result.y])
     if edges.size > MAX_BINS:
         edges = edges[np.linspace(0, edges.size - 1, MAX_BINS).round().astype(np.int64)]
     bins = [-np.inf, *edges, np.inf]
     positives, negatives = (
-        np.histogram(result.scores[of], bins)[0] for of in (result.y, ~result.y)
+        np.histogram(result.probabilities[of], bins)[0] for of in (result.y, ~result.y)
     )
     recall = np.linspace(0, 1, 101)[1:]
     curve, _ = _curves(positives[None], negatives[None], recall)
@@ -126,7 +142,7 @@ def bootstrap_band(result: ScoredModel, *, resamples: int = RESAMPLES, seed: int
     tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
     low, high = np.quantile(drawn, tails, axis=0)
     ap_low, ap_high = np.quantile(drawn_ap, tails)
-    ap = average_precision(result.y, result.scores)
+    ap = average_precision(result.y, result.probabilities)
     low, high = np.minimum(low, curve[0]), np.maximum(high, curve[0])
     return Band(recall, curve[0], low, high, ap, min(float(ap_low), ap), max(float(ap_high), ap))
 
@@ -142,31 +158,105 @@ def _curves(positives: Counts, negatives: Counts, recall: Floats) -> tuple[Float
     return np.take_along_axis(precision, at, axis=1), ap
 
 
-@dataclass(frozen=True, eq=False)
-class Reliability:
-    """Mean probability and share of positives, with Wilson's 95 % interval, per bin."""
+class TopRows(NamedTuple):
+    """The rows with the highest probabilities."""
 
-    predicted: Floats
-    observed: Floats
-    low: Floats
-    high: Floats
-    rows: Counts
-    positives: Counts
+    share: float
+    rows: int
+    threshold: float
+    """The lowest probability among them."""
+    positives: int
+    precision: float
+    recall: float
+    lift: float
+    """Precision relative to the share of positives in all rows."""
 
 
-def reliability(result: ScoredModel, bins: int = 10) -> Reliability:
-    """Bin the rows by quantiles of their probability; ties share a bin."""
-    import pandas as pd
-    from scipy.stats import binomtest
+def top_rows(result: ScoredModel, shares: tuple[float, ...] = TOP_SHARES) -> list[TopRows]:
+    """Return what the top of the ranking contains; at least one row for each share.
 
-    p = result.probabilities
-    edges = np.unique(np.quantile(p, np.linspace(0, 1, bins + 1)[1:-1]))
-    frame = pd.DataFrame({"predicted": p, "observed": result.y, "positives": result.y, "rows": 1})
-    table = frame.groupby(np.searchsorted(edges, p, side="right")).agg(
-        {"predicted": "mean", "observed": "mean", "positives": "sum", "rows": "sum"}
+    Of tied rows at the edge, the expected number of positives of a random choice is counted,
+    rounded to a whole number.
+    """
+    found = []
+    for share in shares:
+        rows = max(1, int(share * result.y.size + 0.5))
+        true, threshold = _positives_at_top(result, rows)
+        precision = true / rows
+        recall, lift = true / result.y.sum(), precision / result.prevalence
+        found.append(TopRows(share, rows, threshold, round(true), precision, float(recall), lift))
+    return found
+
+
+def _positives_at_top(result: ScoredModel, rows: int) -> tuple[float, float]:
+    """Return the expected number of positives among the top rows, and their lowest probability."""
+    p, y = result.probabilities, result.y
+    threshold = float(np.partition(p, p.size - rows)[p.size - rows])
+    above, tied = p > threshold, p == threshold
+    left = rows - int(above.sum())
+    return float(y[above].sum() + y[tied].mean() * left), threshold
+
+
+class Decile(NamedTuple):
+    """A tenth of the rows, from the highest to the lowest probabilities."""
+
+    number: int
+    rows: int
+    lowest: float
+    """The lowest probability among them."""
+    positives: float
+    """Rows tied with the next decile count by their share of positives."""
+    precision: float
+    lift: float
+    gain: float
+    """Share of all positives in this and the higher deciles."""
+    cumulative_lift: float
+
+
+def deciles(result: ScoredModel, count: int = 10) -> list[Decile]:
+    """Return gain and lift by decile; fewer parts if there are fewer rows."""
+    ends = np.unique(np.round(np.linspace(0, result.y.size, count + 1)).astype(np.int64))
+    found, before = [], 0.0
+    total, prevalence = int(result.y.sum()), result.prevalence
+    for k, (start, end) in enumerate(pairwise(ends.tolist()), start=1):
+        true, lowest = _positives_at_top(result, end)
+        precision, gain = (true - before) / (end - start), true / total
+        lifts = precision / prevalence, gain / (end / result.y.size)
+        found.append(
+            Decile(k, end - start, lowest, true - before, precision, lifts[0], gain, lifts[1])
+        )
+        before = true
+    return found
+
+
+class Quality(NamedTuple):
+    """Metrics of one model; NaN where they are not defined."""
+
+    ap: float
+    roc_auc: float
+    ks: float
+    """Largest difference between the shares of positives and of negatives above a threshold."""
+    brier: float
+    log_loss: float
+
+
+def quality(result: ScoredModel) -> Quality:
+    """Return metrics of ranking (AP, ROC AUC, KS) and of probabilities (Brier, log-loss)."""
+    y, p = result.y, result.probabilities
+    auc = ks = float("nan")
+    if not y.all():
+        false_rate, true_rate, _ = roc_curve(y, p)
+        auc, ks = float(np.trapezoid(true_rate, false_rate)), float((true_rate - false_rate).max())
+    return Quality(
+        average_precision(y, p),
+        auc,
+        ks,
+        float(np.square(p - y).mean()),
+        float(log_loss(y, p, labels=[False, True])),
     )
-    counts = table[["positives", "rows"]].itertuples(index=False)
-    intervals = [binomtest(k, n).proportion_ci(method="wilson") for k, n in counts]
-    low, high = np.array(intervals).T
-    columns = {name: table[name].to_numpy() for name in table}
-    return Reliability(low=low, high=high, **columns)
+
+
+def constant_quality(prevalence: float) -> Quality:
+    """Return the metrics of a model that predicts the share of positives for every row."""
+    loss = float(entr(prevalence) + entr(1 - prevalence))
+    return Quality(prevalence, 0.5, 0.0, prevalence * (1 - prevalence), loss)

@@ -15,23 +15,38 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from apmax._version import __version__
 from apmax.app.files import write_file
+from apmax.app.report.calibration import Calibration, calibration
+from apmax.app.report.effects import panels, weight_bars
 from apmax.app.report.measures import (
     RESAMPLES,
     Alerts,
     Band,
-    Reliability,
+    Quality,
     bootstrap_band,
+    constant_quality,
     count_alerts,
+    deciles,
     operating_points,
-    reliability,
+    quality,
+    top_rows,
 )
-from apmax.app.report.plots import COLOURS, plot_calibration, plot_precision_recall, to_svg
+from apmax.app.report.plots import (
+    draw_precision_recall,
+    plot_calibration,
+    plot_distributions,
+    to_svg,
+)
 from apmax.app.report.results import Report, ScoredModel
-from apmax.metrics import OperatingPoint
+from apmax.metrics import OperatingPoint, operating_point
+from apmax.tabular.leaderboard import Leaderboard
 
 FEW_POSITIVES = 20
 """Below this number of positives, bootstrap intervals are too narrow."""
-MAX_COEFFICIENTS = 20
+MAX_SHIFTS = 25
+HEADLINE_SHARE, HEADLINE_RECALL = 0.05, 0.8
+"""Top rows and recall that the headline describes."""
+COSTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000)
+"""Costs of a missed positive, in false alerts, that the slider offers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +54,11 @@ class Measured:
     """A model with the numbers that several sections show."""
 
     result: ScoredModel
-    series: int
     points: dict[float, OperatingPoint | None]
     alerts: Alerts
     band: Band
-    bins: Reliability
+    quality: Quality
+    calibration: Calibration
 
     def index_of(self, point: OperatingPoint) -> int:
         """Return the position of an operating point among the thresholds."""
@@ -71,22 +86,44 @@ def render(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["share"] = share
-    models = [_measure(result, k) for k, result in enumerate(report.results)]
+    environment.filters |= {"share": share, "number": number, "probability": probability}
+    models = [_measure(result) for result in report.results]
+    best = next(k for k, result in enumerate(report.results) if result is report.winner)
+    winner = report.winner
+    curves = draw_precision_recall(report.results, best, range(len(models)))
+    shown, others = panels(report.effects)
     script = _asset("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template("report.html").render(
         report=report,
         models=models,
-        best=max(models, key=lambda model: model.band.ap),
+        best=best,
+        winner=models[best],
+        headline=top_rows(winner, (HEADLINE_SHARE,))[0],
+        at_recall=operating_point(winner.y, winner.probabilities, recall=HEADLINE_RECALL),
+        wanted_recall=HEADLINE_RECALL,
+        scale=_scale(report.leaderboard),
+        top_rows=top_rows(winner),
+        deciles=deciles(winner),
+        constant=constant_quality(winner.prevalence),
+        curves=to_svg(curves, "pr", f"(?:line|band)-{best}"),
+        distributions=to_svg(plot_distributions(winner), "distributions"),
+        calibration=to_svg(plot_calibration(winner), "calibration"),
+        panels=shown,
+        has_pairs=any(panel.rows for panel in shown),
+        other_effects=others,
+        weights=weight_bars(report.coefficients),
+        shifts=list(report.drift)[:MAX_SHIFTS],
+        hidden_shifts=len(report.drift) - MAX_SHIFTS,
         version=__version__,
         style=_asset("report.css"),
         script=script,
         script_hash=f"sha256-{digest}",  # the only script that the page may run
-        slider_data=[_slider_data(model) for model in models],
-        curves=to_svg(plot_precision_recall(report.results), "pr"),
-        calibration=to_svg(plot_calibration(report.results), "calibration"),
-        weights=[(r, _bars(r)) for r in report.results if r.coefficients],
+        slider_data={
+            "costs": COSTS,
+            "best": best,
+            "models": [_slider_data(model) for model in models],
+        },
         resamples=RESAMPLES,
         few_positives=FEW_POSITIVES,
         isnan=math.isnan,
@@ -99,35 +136,57 @@ def share(value: float) -> str:
     return f"{percent:.1f}\u202f%" if percent == 0 or percent >= 1 else f"{percent:.2g}\u202f%"
 
 
-def _measure(result: ScoredModel, series: int) -> Measured:
+def number(value: float, digits: int = 3, sign: str = "") -> str:
+    """Format a number with a fixed number of decimals; a dash for NaN."""
+    if math.isnan(value):
+        return "–"
+    rounded = round(value, digits) + 0.0  # the sum turns -0.0 into 0.0
+    return f"{rounded:{sign if rounded else ''}.{digits}f}".replace("-", "−")
+
+
+def probability(value: float) -> str:
+    """Format a probability with two significant digits."""
+    if 0 < value < 1e-4:
+        return "< 0.0001"
+    return f"{value:.2g}" if value < 0.99 else f"{value:.4g}"
+
+
+def _measure(result: ScoredModel) -> Measured:
     points = operating_points(result)
     keep = tuple(point.threshold for point in points.values() if point is not None)
-    alerts = count_alerts(result, keep)
-    return Measured(result, series, points, alerts, bootstrap_band(result), reliability(result))
+    return Measured(
+        result,
+        points,
+        count_alerts(result, keep),
+        bootstrap_band(result),
+        quality(result),
+        calibration(result),
+    )
+
+
+def _scale(leaderboard: Leaderboard | None) -> tuple[float, float]:
+    """Return the range of AP that the leaderboard's marks cover: all models ± one error."""
+    ends = [
+        one.ap + side * (0.0 if math.isnan(one.ap_se) else one.ap_se)
+        for one in leaderboard or ()
+        for side in (-1, 1)
+    ]
+    low, high = max(0.0, min(ends, default=0.0)), min(1.0, max(ends, default=1.0))
+    return (low, high) if high > low else (low - 0.5, low + 0.5)
 
 
 def _slider_data(model: Measured) -> dict[str, Any]:
-    """Return what report.js needs; the slider starts at the largest F₁."""
+    """Return what report.js needs of a model."""
     alerts = model.alerts
-    f1 = alerts.true / (alerts.total + alerts.positives)
     return {
         "name": model.result.name,
-        "series": model.series % len(COLOURS),
         "thresholds": alerts.labels,
         "true": alerts.true.tolist(),
         "all": alerts.total.tolist(),
         "positives": alerts.positives,
-        "examples": alerts.rows,
-        "start": int(np.argmax(f1)),
+        "rows": alerts.rows,
         "targets": [None if p is None else model.index_of(p) for p in model.points.values()],
     }
-
-
-def _bars(result: ScoredModel) -> list[tuple[str, float, float]]:
-    """Return the largest weights with the lengths of their bars in percent."""
-    size = max(abs(weight) for _, weight in result.coefficients) or 1.0
-    largest = result.coefficients[:MAX_COEFFICIENTS]
-    return [(name, weight, 50 * abs(weight) / size) for name, weight in largest if weight]
 
 
 def _asset(name: str) -> str:

@@ -1,60 +1,79 @@
-"""The content of a report: scored rows, a leaderboard, and facts about the data."""
+"""The content of a report: scored rows, a leaderboard, effects, drift, and facts about the data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-from scipy.special import expit
-
-from apmax.app.leaderboard import Leaderboard
+from apmax.app.drift import Shift
+from apmax.errors import InputError, ParameterError
+from apmax.tabular.effects import Effect
+from apmax.tabular.leaderboard import Leaderboard, Standing
 from apmax.validation import Floats, Mask, check_labels, check_same_length, check_scores
 
 
 @dataclass(frozen=True, eq=False)
 class ScoredModel:
-    """A model's scores of labelled rows."""
+    """A model's probabilities of labelled rows that it was not fitted to."""
 
     name: str
     y: Mask
-    scores: Floats
-    """Probabilities if all lie within [0, 1], and log-odds otherwise."""
-    coefficients: Sequence[tuple[str, float]] = ()
-    """Features of a linear model and their weights per standard deviation, largest first."""
+    probabilities: Floats
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "y", check_labels(self.y))
-        object.__setattr__(self, "scores", check_scores(self.scores))
-        check_same_length(y=self.y, scores=self.scores)
+        p = check_scores(self.probabilities)
+        object.__setattr__(self, "probabilities", p)
+        check_same_length(y=self.y, probabilities=p)
+        if p.min() < 0 or p.max() > 1:
+            raise InputError(
+                f"`probabilities` of {self.name!r} lie between {p.min():g} and {p.max():g}: they "
+                "must be in [0, 1]; convert log-odds with scipy.special.expit"
+            )
 
     @property
     def prevalence(self) -> float:
         """The share of positives, which is the AP of random scores."""
         return float(self.y.mean())
 
-    @property
-    def are_probabilities(self) -> bool:
-        """Whether all scores lie within [0, 1]."""
-        return bool(self.scores.min() >= 0 and self.scores.max() <= 1)
-
-    @property
-    def probabilities(self) -> Floats:
-        """The scores as probabilities."""
-        return self.scores if self.are_probabilities else np.asarray(expit(self.scores))
-
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """Everything that one report shows."""
+    """Everything that one report shows; empty parts are left out of the page."""
 
     title: str
     results: Sequence[ScoredModel]
     """Models scored on the same rows."""
     leaderboard: Leaderboard | None = None
+    advice: str = ""
+    """What the leaderboard says, in one sentence."""
+    effects: Sequence[Effect] = ()
+    """Functions of an additive model."""
+    coefficients: Sequence[tuple[str, float]] = ()
+    """Features of a linear model and their weights per standard deviation, largest first."""
+    effects_of: str = ""
+    """Name of the model with these effects or coefficients; by default the winner."""
+    drift: Sequence[Shift] = ()
+    """Shifts since training, from `apmax.app.drift.psi`."""
+    warnings: Sequence[str] = ()
+    """Problems that are shown first, one sentence each."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """Facts about the data and the training."""
     command: str = ""
     """The command that writes this report."""
-    warnings: Sequence[str] = ()
-    """Problems that are shown first, one sentence each."""
+
+    def __post_init__(self) -> None:
+        if not self.results:
+            raise ParameterError("`results` is empty: a report needs at least one scored model")
+
+    @property
+    def winner(self) -> ScoredModel:
+        """The model that the leaderboard chose, or the first one."""
+        names = [one.model for one in self.leaderboard or () if one.chosen]
+        return next((one for one in self.results if one.name in names), self.results[0])
+
+    @property
+    def standing(self) -> Standing | None:
+        """The winner's line of the leaderboard."""
+        of_winner = (one for one in self.leaderboard or () if one.model == self.winner.name)
+        return next(of_winner, None)

@@ -1,0 +1,186 @@
+"""Plain data with arrays as a ZIP archive, and typed access to what was read.
+
+An archive has the member ``model.json`` and one ``.npy`` member per array. Reading it constructs
+only dictionaries, lists, texts, numbers and arrays of numbers.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import zipfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apmax.app.files import FREE_BYTES, MAX_EXPANSION
+from apmax.errors import ModelFileError
+from apmax.validation import Floats
+
+DOCUMENT, ARRAY = "model.json", "array"
+TYPES = ("<f8", "<i8", "<i4", "<u4")
+"""Types of the arrays in an archive."""
+
+
+def write_archive(document: dict[str, Any]) -> bytes:
+    """Return an archive of nested dictionaries and lists with texts, numbers and arrays."""
+    arrays: list[NDArray[Any]] = []
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            arrays.append(value)
+            return {ARRAY: len(arrays) - 1}
+        if isinstance(value, dict):
+            return {str(name): plain(one) for name, one in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [plain(one) for one in value]
+        return value.item() if isinstance(value, np.generic) else value
+
+    text = json.dumps(plain(document), ensure_ascii=False, allow_nan=False)
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr(_member(DOCUMENT), text, zipfile.ZIP_DEFLATED, compresslevel=1)
+        for number, array in enumerate(arrays):
+            content = io.BytesIO()
+            little = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
+            np.lib.format.write_array(content, little, allow_pickle=False)
+            member = _member(f"{number}.npy")
+            archive.writestr(member, content.getvalue(), zipfile.ZIP_DEFLATED, compresslevel=1)
+    return stream.getvalue()
+
+
+def read_archive(content: bytes) -> Fields:
+    """Return the document of an archive; ModelFileError or any other exception if it is damaged."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        _check_members(archive, len(content))
+        document = json.loads(archive.read(DOCUMENT))
+        arrays = {
+            name: _array(archive.read(name)) for name in archive.namelist() if name != DOCUMENT
+        }
+    json.dumps(document, ensure_ascii=False).encode()  # half a surrogate pair cannot be printed
+    return Fields(document, arrays)
+
+
+class Fields:
+    """The values of a dictionary that was read from a file, with checks of their types."""
+
+    def __init__(self, values: Any, arrays: dict[str, NDArray[Any]]) -> None:
+        if not isinstance(values, dict):
+            raise ModelFileError(f"it has {type(values).__name__} where fields are expected")
+        self.values: dict[str, Any] = values
+        self.arrays = arrays
+
+    def __contains__(self, name: str) -> bool:
+        return self.values.get(name) is not None
+
+    def text(self, name: str) -> str:
+        """Return a text."""
+        return str(self._value(name, str))
+
+    def texts(self, name: str) -> list[str]:
+        """Return a list of texts."""
+        return [str(one) for one in self._list(name, str)]
+
+    def flag(self, name: str) -> bool:
+        """Return a truth value."""
+        return bool(self._value(name, bool))
+
+    def number(self, name: str) -> float:
+        """Return a finite number."""
+        found = float(self._value(name, int, float))
+        if not math.isfinite(found):
+            raise self._wrong(name)
+        return found
+
+    def count(self, name: str) -> int:
+        """Return a whole number of at least 0."""
+        found = int(self._value(name, int))
+        if found < 0:
+            raise self._wrong(name)
+        return found
+
+    def numbers(self, name: str) -> list[int]:
+        """Return a list of whole numbers of at least 0."""
+        found = [int(one) for one in self._list(name, int)]
+        if any(one < 0 for one in found):
+            raise self._wrong(name)
+        return found
+
+    def mapping(self, name: str, kind: type) -> dict[str, Any]:
+        """Return a dictionary of values of one type: text, or a number."""
+        found = self._value(name, dict)
+        if not all(type(value) is kind for value in found.values()):
+            raise self._wrong(name)
+        return dict(found)
+
+    def plain(self, name: str) -> dict[str, Any]:
+        """Return a dictionary of plain data as it is."""
+        return dict(self._value(name, dict))
+
+    def record(self, name: str) -> Fields:
+        """Return the fields of a nested record."""
+        return Fields(self._value(name, dict), self.arrays)
+
+    def records(self, name: str) -> list[Fields]:
+        """Return the fields of each record of a list."""
+        return [Fields(one, self.arrays) for one in self._list(name, dict)]
+
+    def floats(self, name: str, *, size: int | None = None, ndim: int = 1) -> Floats:
+        """Return an array of finite numbers."""
+        found = self.array(name, "<f8", ndim=ndim)
+        if not np.isfinite(found).all() or size not in (None, found.size):
+            raise self._wrong(name)
+        return np.asarray(found, dtype=np.float64)
+
+    def array(self, name: str, dtype: str, *, ndim: int = 1) -> NDArray[Any]:
+        """Return an array of this type and number of dimensions."""
+        place = self._value(name, dict)
+        found = self.arrays.get(f"{place.get(ARRAY)}.npy")
+        if found is None or found.dtype.str != dtype or found.ndim != ndim:
+            raise self._wrong(name)
+        return found
+
+    def _value(self, name: str, *kinds: type) -> Any:
+        value = self.values.get(name)
+        if type(value) not in kinds:
+            raise self._wrong(name)
+        return value
+
+    def _list(self, name: str, kind: type) -> Sequence[Any]:
+        found: list[Any] = self._value(name, list)
+        if not all(type(one) is kind for one in found):
+            raise self._wrong(name)
+        return found
+
+    def _wrong(self, name: str) -> ModelFileError:
+        return ModelFileError(f"the field {name!r} is missing or has a wrong type or value")
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    """Return a member without the date, so that equal models are equal files."""
+    return zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+
+
+def _check_members(archive: zipfile.ZipFile, size: int) -> None:
+    """Refuse archives that expand too far, and members that `write_archive` does not write."""
+    members = archive.infolist()
+    names = [member.filename for member in members]
+    sound = len(set(names)) == len(names) and all(
+        name == DOCUMENT or name.removesuffix(".npy").isdecimal() for name in names
+    )
+    methods = {member.compress_type for member in members}
+    limit = max(FREE_BYTES, MAX_EXPANSION * size)
+    expanded = sum(member.file_size for member in members)
+    if not (sound and methods <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED} and expanded <= limit):
+        raise ModelFileError("the archive is not one that apmax writes: use another copy")
+
+
+def _array(content: bytes) -> NDArray[Any]:
+    stream = io.BytesIO(content)
+    found = np.lib.format.read_array(stream, allow_pickle=False, max_header_size=1000)
+    if found.dtype.str not in TYPES or stream.read(1):
+        raise ModelFileError("it contains an array of a type that no model of apmax has")
+    return np.asarray(found)

@@ -1,0 +1,338 @@
+"""Fitted classifiers as plain data for a model file, and back.
+
+Each class has two functions: one returns the numbers, texts and arrays that predictions need, the
+other one checks them and builds the estimator. Nothing else of an estimator is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
+
+from apmax.app.archive import Fields
+from apmax.app.tree_ensemble import TreeEnsemble, as_trees
+from apmax.errors import ModelFileError
+from apmax.linear import APClassifierCV
+from apmax.tabular import AdditiveAPClassifier, AutoAPClassifier
+from apmax.tabular.columns import UNKNOWN, Columns, Levels
+from apmax.tabular.effects import CategoryEffect, Effect, Margin, NumberEffect, PairEffect
+from apmax.tabular.library import ADDITIVE, LOGISTIC, NAMES
+from apmax.tabular.stacking import Blend, Stack
+from apmax.validation import Floats
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class LogisticTerms:
+    """The mean of logistic regressions: a line for each number, a value for each category."""
+
+    slope: Floats
+    offset: Floats
+    missing: Floats
+    """Contribution of a missing number; present ones contribute offset + slope · x."""
+    categories: list[Floats]
+    """Contributions of the codes of each categorical column."""
+    intercept: float
+
+    def decision_function(self, X: Floats) -> Floats:
+        """Return the log-odds of rows of numbers and codes."""
+        return np.asarray(self.contributions(X).sum(axis=1))
+
+    def contributions(self, X: Floats) -> Floats:
+        """Return what each column adds to the log-odds, and the intercept last."""
+        numbers, codes = X[:, : self.slope.size], X[:, self.slope.size :]
+        parts = [np.where(np.isnan(numbers), self.missing, self.offset + self.slope * numbers)]
+        for column, values in zip(codes.T, self.categories, strict=True):
+            known = np.append(values, 0.0)  # the last entry is that of a new category
+            parts.append(known[np.where(np.isnan(column), -1, column).astype(int)][:, None])
+        return np.column_stack([*parts, np.full(X.shape[0], self.intercept)])
+
+    @classmethod
+    def mean_of(cls, models: Sequence[Pipeline], columns: Columns) -> LogisticTerms:
+        """Return the mean of pipelines of `apmax.tabular.logistic`."""
+        found = [cls._of(model, columns) for model in models]
+        tables = zip(*(one.categories for one in found), strict=True)
+        return cls(
+            np.mean([one.slope for one in found], axis=0),
+            np.mean([one.offset for one in found], axis=0),
+            np.mean([one.missing for one in found], axis=0),
+            [np.mean(values, axis=0) for values in tables],
+            float(np.mean([one.intercept for one in found])),
+        )
+
+    @classmethod
+    def _of(cls, model: Pipeline, columns: Columns) -> LogisticTerms:
+        features, logistic = model
+        (_, numbers, _), (_, one_hot, _) = features.transformers_[:2]
+        count, coefficients = len(columns.numeric), logistic.coef_[0]
+        slope = offset = missing = np.zeros(count)
+        if count:
+            imputer, scaler = numbers
+            flagged = imputer.indicator_.features_
+            mean, scale = scaler.mean_, scaler.scale_
+            weight = coefficients[: mean.size] / scale
+            slope, offset = weight[:count], -(weight * mean)[:count]
+            missing = slope * imputer.statistics_ + offset
+            np.add.at(offset, flagged, -(weight * mean)[count:])
+            np.add.at(missing, flagged, (weight * (1 - mean))[count:])
+            coefficients = coefficients[mean.size :]
+        categories = []
+        for place, levels in enumerate(columns.of_category):
+            codes = one_hot.categories_[place].astype(int)
+            values = np.zeros(len(levels.names))
+            values[codes], coefficients = coefficients[: codes.size], coefficients[codes.size :]
+            categories.append(values)
+        return cls(slope, offset, missing, categories, float(logistic.intercept_[0]))
+
+
+def classifier_document(classifier: Any) -> Document:
+    """Return what predictions of a fitted classifier need."""
+    labels = {"classes": classifier.classes_.tolist(), "positive": _positive(classifier)}
+    if isinstance(classifier, AutoAPClassifier):
+        return {"kind": "auto", **labels, **_auto_document(classifier)}
+    kind = "logistic" if isinstance(classifier, LogisticRegression) else "linear"
+    limits = getattr(classifier, "log_odds_limits_", (-np.inf, np.inf))
+    return {
+        "kind": kind,
+        **labels,
+        "coef": classifier.coef_[0],
+        "intercept": float(classifier.intercept_[0]),
+        "limits": list(limits) if np.isfinite(limits).all() else None,
+        "means": getattr(classifier, "feature_means_", None),
+    }
+
+
+def classifier_from(stored: Fields) -> Any:
+    """Return the classifier of a document; ModelFileError if it is not sound."""
+    makers: dict[str, Callable[[Fields], Any]] = {
+        "auto": _auto_from,
+        "linear": _linear_from,
+        "logistic": _logistic_from,
+    }
+    classes, positive = stored.texts("classes"), stored.text("positive")
+    kind = stored.text("kind")
+    if kind not in makers or len(classes) != 2 or classes != sorted(set(classes)):
+        raise ModelFileError("it contains a classifier that this version does not know")
+    if positive not in classes:
+        raise ModelFileError("the positive label is not one of the two classes")
+    classifier = makers[kind](stored)
+    classifier.classes_, classifier.pos_label_ = np.array(classes), positive
+    return classifier
+
+
+def _positive(classifier: Any) -> str:
+    return str(getattr(classifier, "pos_label_", classifier.classes_[1]))
+
+
+def _linear_from(stored: Fields) -> Any:
+    classifier = APClassifierCV(pos_label=stored.text("positive"))
+    coef = stored.floats("coef")
+    classifier.coef_, classifier.n_features_in_ = coef[None, :], coef.size
+    classifier.intercept_ = np.array([stored.number("intercept")])
+    if coef.size == 0:
+        raise ModelFileError("the weights are missing")
+    if "limits" in stored:
+        low, high = (float(one) for one in stored.values["limits"])
+        classifier.log_odds_limits_ = (low, high)
+    if "means" in stored:
+        classifier.feature_means_ = stored.floats("means", size=coef.size)
+    return classifier
+
+
+def _logistic_from(stored: Fields) -> Any:
+    linear, classifier = _linear_from(stored), LogisticRegression()
+    classifier.coef_, classifier.intercept_ = linear.coef_, linear.intercept_
+    classifier.n_features_in_ = linear.n_features_in_
+    if "means" in stored:
+        classifier.feature_means_ = linear.feature_means_
+    return classifier
+
+
+def _auto_document(model: AutoAPClassifier) -> Document:
+    columns, width = model.columns_, len(model.columns_.numeric) + len(model.columns_.categorical)
+    members: dict[str, list[Document]] = {}
+    for name in model.blend_.members:
+        fitted = model.models_[name]
+        if name == ADDITIVE:
+            members[name] = [_additive_document(one) for one in fitted]
+        elif name == LOGISTIC:
+            terms = fitted[0]
+            if not isinstance(terms, LogisticTerms):
+                terms = LogisticTerms.mean_of(fitted, columns)
+            members[name] = [_as_document(terms)]
+        else:
+            members[name] = [
+                _as_document(one if isinstance(one, TreeEnsemble) else as_trees(one, width))
+                for one in fitted
+            ]
+    return {
+        "best": model.best_,
+        "named": hasattr(model, "feature_names_in_"),
+        "columns": _columns_document(columns),
+        "members": model.blend_.members,
+        "weights": model.blend_.stack.weights,
+        "intercept": model.blend_.stack.intercept,
+        "models": members,
+        "mean_contributions": getattr(model, "mean_contributions_", None),
+    }
+
+
+def _auto_from(stored: Fields) -> AutoAPClassifier:
+    members = stored.texts("members")
+    if not members or len(set(members)) < len(members) or not set(members) < set(NAMES):
+        raise ModelFileError("it contains models that this version does not know")
+    model = AutoAPClassifier(pos_label=stored.text("positive"))
+    columns = _columns_from(stored.record("columns"))
+    model.columns_, model.best_ = columns, stored.text("best")
+    model.n_features_in_ = len(columns.names)
+    if stored.flag("named"):
+        model.feature_names_in_ = np.array(columns.names, dtype=object)
+    weights = stored.floats("weights", size=len(members))
+    model.blend_ = Blend(members, Stack(weights, stored.number("intercept")))
+    model.models_, models = {}, stored.record("models")
+    width = len(columns.numeric) + len(columns.categorical)
+    for name in members:
+        records = models.records(name)
+        if name == ADDITIVE:
+            found: list[Any] = [_additive_from(one, columns, model) for one in records]
+        elif name == LOGISTIC:
+            found = [_logistic_terms_from(one, columns) for one in records]
+            model.mean_contributions_ = stored.floats("mean_contributions", size=width)
+        else:
+            found = [_trees_from(one, width) for one in records]
+        if not found or (name in (ADDITIVE, LOGISTIC) and len(found) > 1):
+            raise ModelFileError(f"it contains {len(found)} models {name!r}")
+        model.models_[name] = found
+    return model
+
+
+def _as_document(record: Any) -> Document:
+    return {field.name: getattr(record, field.name) for field in fields(record)}
+
+
+def _trees_from(stored: Fields, width: int) -> TreeEnsemble:
+    trees = TreeEnsemble(
+        stored.count("n_features"),
+        stored.flag("averaged"),
+        stored.flag("single"),
+        stored.array("roots", "<i8"),
+        stored.array("code", "<i4"),
+        stored.floats("value"),
+        stored.array("right", "<i4"),
+        stored.array("bit_offsets", "<i8"),
+        stored.array("bits", "<u4"),
+    )
+    if trees.n_features != width:
+        raise ModelFileError("the trees have another number of columns than the table")
+    return trees
+
+
+def _logistic_terms_from(stored: Fields, columns: Columns) -> LogisticTerms:
+    count = len(columns.numeric)
+    categories = stored.records("categories")
+    if len(categories) != len(columns.categorical):
+        raise ModelFileError("the logistic regression has another number of columns")
+    values = [
+        Fields({"values": one.values}, one.arrays).floats("values", size=len(levels.names))
+        for one, levels in zip(categories, columns.of_category, strict=True)
+    ]
+    return LogisticTerms(
+        stored.floats("slope", size=count),
+        stored.floats("offset", size=count),
+        stored.floats("missing", size=count),
+        values,
+        stored.number("intercept"),
+    )
+
+
+def _columns_document(columns: Columns) -> Document:
+    return {
+        "names": columns.names,
+        "numeric": columns.numeric,
+        "categorical": columns.categorical,
+        "levels": [{"names": one.names, "rest": one.rest} for one in columns.of_category],
+    }
+
+
+def _columns_from(stored: Fields) -> Columns:
+    columns = Columns.__new__(Columns)
+    columns.names = stored.texts("names")
+    columns.numeric, columns.categorical = stored.numbers("numeric"), stored.numbers("categorical")
+    columns.of_category = [_levels_from(one) for one in stored.records("levels")]
+    columns.ignored = {}
+    places = [*columns.numeric, *columns.categorical]
+    sound = len(columns.of_category) == len(columns.categorical) and places
+    if not (sound and len(set(places)) == len(places) and max(places) < len(columns.names)):
+        raise ModelFileError("the columns of the table are damaged")
+    return columns
+
+
+def _levels_from(stored: Fields) -> Levels:
+    levels = Levels(stored.texts("names"), int(stored.values.get("rest", UNKNOWN)))
+    if not UNKNOWN <= levels.rest < len(levels.names):
+        raise ModelFileError("the categories of a column are damaged")
+    return levels
+
+
+def _additive_document(model: AdditiveAPClassifier) -> Document:
+    effects = model.shape_functions_.values()
+    return {"effects": [_effect_document(one) for one in effects], "intercept": model.intercept_}
+
+
+def _effect_document(effect: Effect) -> Document:
+    document = _as_document(effect)
+    if isinstance(effect, PairEffect):
+        document |= {"first": _as_document(effect.first), "second": _as_document(effect.second)}
+    return {"kind": type(effect).__name__, **document}
+
+
+def _additive_from(stored: Fields, columns: Columns, of: AutoAPClassifier) -> AdditiveAPClassifier:
+    model = AdditiveAPClassifier()
+    effects = [_effect_from(one, columns) for one in stored.records("effects")]
+    model.shape_functions_ = {effect.name: effect for effect in effects}
+    if len(model.shape_functions_) < len(effects):
+        raise ModelFileError("two effects of the additive model have one name")
+    model.intercept_, model.columns_ = stored.number("intercept"), columns
+    model.n_features_in_ = of.n_features_in_
+    if hasattr(of, "feature_names_in_"):
+        model.feature_names_in_ = of.feature_names_in_
+    model.classes_, model.pos_label_ = np.array([False, True]), True
+    return model
+
+
+def _effect_from(stored: Fields, columns: Columns) -> Effect:
+    kind = stored.text("kind")
+    if kind == "PairEffect":
+        first, second = (_margin_from(stored.record(n), columns) for n in ("first", "second"))
+        effect, density = stored.floats("effect", ndim=2), stored.floats("density", ndim=2)
+        if effect.shape != (first.size, second.size) or density.shape != effect.shape:
+            raise ModelFileError("an effect of two columns is damaged")
+        return PairEffect(first, second, effect, stored.number("missing"), density)
+    name, column, effect = stored.text("name"), stored.count("column"), stored.floats("effect")
+    density = stored.floats("density", size=effect.size)
+    if kind == "CategoryEffect" and column < len(columns.categorical):
+        levels = stored.texts("levels")
+        if effect.size == len(levels) == len(columns.of_category[column].names):
+            return CategoryEffect(name, column, levels, effect, density)
+    elif kind == "NumberEffect" and column < len(columns.numeric):
+        grid = stored.floats("grid", size=effect.size)
+        if grid.size and (np.diff(grid) >= 0).all():
+            return NumberEffect(name, column, grid, effect, stored.number("missing"), density)
+    raise ModelFileError(f"the effect of {name!r} is damaged")
+
+
+def _margin_from(stored: Fields, columns: Columns) -> Margin:
+    name, column, levels = stored.text("name"), stored.count("column"), stored.texts("levels")
+    if "knots" in stored:
+        knots = stored.floats("knots")
+        if column < len(columns.numeric) and knots.size > 1 and (np.diff(knots) > 0).all():
+            return Margin(name, column, knots, [])
+    elif column < len(columns.categorical):
+        return Margin(name, column, None, levels)
+    raise ModelFileError(f"the effect of {name!r} is damaged")
