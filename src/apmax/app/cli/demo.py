@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
-from apmax.app.cli.compare import show_leaderboard
-from apmax.app.cli.console import Console
+from apmax.app.cli.console import Console, make_table
+from apmax.app.cli.report import write_files
 
-DIGIT, FOLDS = 8, 5
+DATA = Path(__file__).parents[1] / "data" / "wilt.csv.xz"
+TARGET, TITLE = "tree", "Diseased trees in satellite images"
+FOLDS = 5
 
 
 def demo(
@@ -19,16 +21,30 @@ def demo(
         "demo-report"
     ),
 ) -> None:
-    """Find the digit 8 among handwritten digits, on data that comes with scikit-learn.
+    """Find diseased trees in satellite images, on data that come with apmax.
 
-    Compares logistic regression, apmax and gradient boosting, as `apmax compare` does.
+    Compares the models as `apmax compare` does and writes a report. The data are in the folder
+    app/data of the package, with their source and licence.
     """
     console: Console = context.obj
     with console.errors():
-        from sklearn.datasets import load_digits
+        from apmax.app.io import load
+        from apmax.app.report import training_report
+        from apmax.app.training import train_model
 
-        from apmax.app.io import Dataset
-
-        X, digits = load_digits(return_X_y=True)
-        dataset = Dataset(X, digits == DIGIT, Path(f"digit {DIGIT} among all digits"))
-        show_leaderboard(console, dataset, FOLDS, 1, 0, out / "report.html")
+        dataset = load(DATA, target=TARGET)
+        with console.progress("comparing") as advance:
+            trained = train_model(dataset, folds=FOLDS, on_progress=advance)
+        table = make_table(TITLE, "model", "AP", "to the best", "log-loss", "seconds")
+        for one in trained.leaderboard:
+            table.add_row(
+                f"{one.model} ←" if one.chosen else one.model,
+                f"{one.ap:.3f} ± {one.ap_se:.3f}",
+                f"{one.difference:+.3f} ± {one.difference_se:.3f}",
+                f"{one.log_loss:.3f}",
+                f"{one.seconds:.1f}",
+            )
+        console.show({"models": [one._asdict() for one in trained.leaderboard]}, table)
+        console.say(trained.advice)
+        report = training_report(trained, dataset, title=TITLE, command="apmax demo")
+        write_files(console, report, out / "report.html", out / "tables")
