@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from apmax._version import __version__
 
 if TYPE_CHECKING:
+    from apmax.app.model import load
     from apmax.errors import ApmaxError
     from apmax.linear import APClassifier, APClassifierCV, FitResult, StochasticAPClassifier
     from apmax.metrics import (
@@ -34,6 +35,7 @@ _HOME = {
     "Surrogate": "apmax.objective.surrogates",
     "SurrogateAP": "apmax.objective.exact",
     "average_precision": "apmax.metrics",
+    "load": "apmax.app.model",
     "operating_point": "apmax.metrics",
     "surrogate_ap": "apmax.objective.exact",
 }
@@ -51,11 +53,12 @@ __all__ = [
     "SurrogateAP",
     "__version__",
     "average_precision",
+    "load",
     "operating_point",
     "surrogate_ap",
 ]
 
-_MODULES = {"errors", "linear", "methods", "metrics", "objective", "tabular", "torch"}
+_MODULES = {"app", "errors", "linear", "methods", "metrics", "objective", "tabular", "torch"}
 
 
 def __getattr__(name: str) -> Any:

@@ -36,7 +36,7 @@ def loans(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 @pytest.fixture(scope="module")
 def model(loans: Dataset) -> Model:
-    return train_model(loans, solver="lbfgs").model
+    return train_model(loans, model="logistic").model
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_models_of_matrices_ignore_new_features_and_fill_in_trailing_zeros(tmp_p
     rng = np.random.default_rng(0)
     X = sp.csr_matrix(rng.random((200, 4)))
     dataset = Dataset(X, np.asarray(X[:, [0]].toarray()[:, 0] > 0.8), Path("a.libsvm"), 1, 0)
-    save_model(train_model(dataset, solver="lbfgs").model, tmp_path / "m")
+    save_model(train_model(dataset, model="logistic").model, tmp_path / "m")
     model = load_model(tmp_path / "m")
     wide, narrow = sp.hstack([X, X]), X[:, :3]
     np.testing.assert_array_equal(model.log_odds(wide), model.log_odds(X))

@@ -124,7 +124,7 @@ def test_a_model_reads_new_data_as_it_was_trained(folder: Path) -> None:
     ]
     frame["rate"] = [f"{k % 7},{k % 10}" for k in range(600)]
     frame.to_csv("loans.csv", sep=";", index=False)
-    options = ("--target", "defaulted", "--solver", "lbfgs", "-o", "m.apmax")
+    options = ("--target", "defaulted", "--model", "logistic", "-o", "m.apmax")
     notes = as_json("train", "loans.csv", *options)["warnings"]
     assert notes[0].startswith("'income', 'rate': read as numbers with decimal commas")
     assert load_model("m.apmax").formats == {"income": COMMA, "rate": COMMA}

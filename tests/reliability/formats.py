@@ -207,7 +207,7 @@ def model_seeds() -> list[bytes]:
     files = []
     for dataset in datasets:
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
-            save_model(train_model(dataset, solver="lbfgs").model, Path(folder, "model"))
+            save_model(train_model(dataset, model="logistic").model, Path(folder, "model"))
             files.append(_with_small_ids(Path(folder, "model").read_bytes()))
     return files
 

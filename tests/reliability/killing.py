@@ -93,7 +93,7 @@ def train_command() -> Work:
         if not data.exists():
             parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
             np.savez(data, y=y.astype(float), **parts)
-        options = ["--test", str(data), "--solver", "lbfgs", "--out", str(out)]
+        options = ["--test", str(data), "--model", "logistic", "--out", str(out)]
         assert not app(["--quiet", "train", str(data), *options], standalone_mode=False)
 
     def check(folder: Path) -> None:

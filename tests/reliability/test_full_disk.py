@@ -50,7 +50,7 @@ def run(*arguments: object) -> tuple[int, str]:
 
 
 def train(data: Path, out: Path) -> list[object]:
-    return ["train", data, "--solver", "lbfgs", "--test", data, "--out", out]
+    return ["train", data, "--model", "logistic", "--test", data, "--out", out]
 
 
 @pytest.fixture(scope="module")

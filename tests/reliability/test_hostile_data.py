@@ -101,6 +101,6 @@ def test_frames_with_numbers_as_column_names_are_trained_on_and_left_unchanged()
     frame = pd.DataFrame({0: S, 1: -S})
     dataset = Dataset(frame, Y, Path("frame"), "yes", "no", "y")
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
-        model = train_model(dataset, solver="lbfgs").model
+        model = train_model(dataset, model="logistic").model
     assert np.isfinite(model.log_odds(frame)).all()
     pd.testing.assert_frame_equal(frame, pd.DataFrame({0: S, 1: -S}))

@@ -84,10 +84,11 @@ class Decision:
     rule: str
     data: str
     """Name of the file with the labels."""
-    rows: int
-    positives: int
-    alerts: int
-    true_alerts: int
+    rows: float
+    positives: float
+    alerts: float
+    true_alerts: float
+    """Numbers of rows, or their weights."""
 
     @property
     def precision(self) -> float:
@@ -107,9 +108,9 @@ class Decision:
     def from_metadata(cls, stored: Any) -> Decision:
         """Return the decision of a model file; ModelFileError if it is not one."""
         expected = {field.name: field.type for field in fields(cls)}
-        kinds = {"float": float, "str": str, "int": int}
+        kinds = {"float": (float, int), "str": (str,)}
         sound = isinstance(stored, dict) and stored.keys() == expected.keys()
-        sound = sound and all(type(stored[name]) is kinds[str(expected[name])] for name in expected)
+        sound = sound and all(type(stored[name]) in kinds[str(expected[name])] for name in expected)
         if sound:
             point = cls(**stored)
             ordered = 0 <= point.true_alerts <= min(point.alerts, point.positives)
@@ -119,20 +120,26 @@ class Decision:
         raise ModelFileError("the operating point is not one that apmax writes")
 
 
-def choose(rule: Rule, y: Mask, probability: Floats, data: str) -> Decision:
-    """Choose the threshold of a rule on labelled data.
+def choose(
+    rule: Rule, y: Mask, probability: Floats, data: str, weight: Floats | None = None
+) -> Decision:
+    """Choose the threshold of a rule on labelled data, whose rows may have weights.
 
     UnreachableTargetError is raised if no threshold has the wanted precision, or if no alert at
     all has the lowest cost.
     """
     if rule.kind == "precision":
-        threshold = operating_point(y, probability, precision=rule.value).threshold
+        threshold = operating_point(
+            y, probability, precision=rule.value, sample_weight=weight
+        ).threshold
     elif rule.kind == "recall":
-        threshold = operating_point(y, probability, recall=rule.value).threshold
+        threshold = operating_point(
+            y, probability, recall=rule.value, sample_weight=weight
+        ).threshold
     elif rule.kind == "cost":
-        threshold = _cheapest(rule, y, probability)
+        threshold = _cheapest(rule, y, probability, weight)
     elif rule.kind == "share":
-        threshold = float(np.sort(probability)[-_count(rule, y.size)])
+        threshold = _at_share(rule.value, probability, weight)
     else:
         raise ParameterError(
             f"{rule.text!r} needs no labelled data: give it to `apmax predict`, or a share such "
@@ -143,23 +150,39 @@ def choose(rule: Rule, y: Mask, probability: Floats, data: str) -> Decision:
         threshold,
         rule.text,
         data,
-        rows=int(y.size),
-        positives=int(y.sum()),
-        alerts=int(alerts.sum()),
-        true_alerts=int((alerts & y).sum()),
+        rows=_total(np.ones_like(y), weight),
+        positives=_total(y, weight),
+        alerts=_total(alerts, weight),
+        true_alerts=_total(alerts & y, weight),
     )
 
 
-def _cheapest(rule: Rule, y: Mask, probability: Floats) -> float:
+def _total(rows: Mask, weight: Floats | None) -> float:
+    """Return the number of rows, or the sum of their weights."""
+    return int(rows.sum()) if weight is None else float(weight[rows].sum())
+
+
+def _at_share(share: float, probability: Floats, weight: Floats | None) -> float:
+    """Return the probability that about this share of the rows, or of their weight, reaches."""
+    if weight is None:
+        return float(np.sort(probability)[-max(1, math.floor(share * probability.size + 0.5))])
+    descending = np.argsort(-probability, kind="stable")
+    above = np.cumsum(weight[descending])
+    at = min(int(np.searchsorted(above, share * above[-1])), probability.size - 1)
+    return float(probability[descending[at]])
+
+
+def _cheapest(rule: Rule, y: Mask, probability: Floats, weight: Floats | None) -> float:
     """Return the threshold of the lowest cost; the highest of equals."""
     descending = np.argsort(-probability, kind="stable")
-    p, true_alerts = probability[descending], np.cumsum(y[descending])
+    p, mass = probability[descending], (np.ones(y.size) if weight is None else weight)[descending]
+    true_alerts = np.cumsum(mass * y[descending])
     last = np.append(p[1:] != p[:-1], True)  # all rows of one probability are alerts together
-    false_alerts = np.arange(1, y.size + 1) - true_alerts
+    false_alerts = np.cumsum(mass) - true_alerts
     # In units of FP + FN; the cost of no alert is that of all positives missed.
-    cost = rule.value * false_alerts + (1 - rule.value) * (y.sum() - true_alerts)
+    cost = rule.value * false_alerts + (1 - rule.value) * (true_alerts[-1] - true_alerts)
     at = int(np.argmin(np.where(last, cost, np.inf)))
-    if cost[at] >= (1 - rule.value) * y.sum():
+    if cost[at] >= (1 - rule.value) * true_alerts[-1]:
         raise UnreachableTargetError(
             f"at {rule.text}, no alert at all is cheapest on these data: check the order FP:FN, "
             "or improve the model"

@@ -76,7 +76,7 @@ def assign_roles(frame: Any, roles: Roles, target: str | None) -> Assigned:
     return Assigned(
         frame[kept],
         frame[single["--id"]] if "--id" in single else None,
-        _weights(frame[single["--weight"]]) if "--weight" in single else None,
+        read_weights(frame[single["--weight"]]) if "--weight" in single else None,
         single.get("--weight"),
         _groups(frame[single["--group"]]) if "--group" in single else None,
         _times(frame[single["--time"]]) if "--time" in single else None,
@@ -95,7 +95,8 @@ def _named(names: list[str], given: Iterable[str], option: str) -> list[str]:
     return [name for name in names if name in found]
 
 
-def _weights(values: Any) -> Floats:
+def read_weights(values: Any) -> Floats:
+    """Return a column of sample weights; WeightError if one is not a number of at least 0."""
     import pandas as pd
 
     weight = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)

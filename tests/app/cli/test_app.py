@@ -70,7 +70,7 @@ def test_every_error_is_one_line_with_a_remedy(folder: Path, name: str) -> None:
     few.to_csv("few.csv", index=False)
     np.savez("only-x.npz", X=np.eye(4))
     if "MODEL" in command:
-        run("--quiet", "train", "loans.csv", "--target", "last", "--solver", "lbfgs", "-o", "MODEL")
+        run("--quiet", "train", "loans.csv", "--target", "last", "--model", "logistic", "-o", "MODEL")
         made_loans(20, 2).drop(columns="city").to_csv("short.csv", index=False)
     result = run(*shlex.split(command), fails=True)
     assert result.exit_code == 1
@@ -128,7 +128,7 @@ def test_internal_errors_and_interrupts_are_one_line(
 
 def test_output_of_a_pipe_has_no_escape_codes(folder: Path) -> None:
     command = [sys.executable, "-m", "apmax", "train", "loans.csv", "--target", "last",
-               "--solver", "lbfgs", "-o", "m.apmax"]  # fmt: skip
+               "--model", "logistic", "-o", "m.apmax"]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert "\x1b" not in done.stdout + done.stderr
     assert done.stderr == ""

@@ -16,7 +16,7 @@ from apmax.app.roles import Roles
 from apmax.app.training import hold_out
 from tests.app.loans import as_json, made_loans, run
 
-TRAIN = ("train", "wide.csv", "--target", "defaulted", "--solver", "lbfgs", "-o", "m.apmax")
+TRAIN = ("train", "wide.csv", "--target", "defaulted", "--model", "logistic", "-o", "m.apmax")
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_rows_without_a_label_are_refused_or_left_out(folder: Path) -> None:
     frame = pd.read_csv("loans.csv")
     frame.loc[:9, "defaulted"] = None
     frame.to_csv("partly.csv", index=False)
-    command = ("train", "partly.csv", "--target", "defaulted", "--solver", "lbfgs", "-o", "m.apmax")
+    command = ("train", "partly.csv", "--target", "defaulted", "--model", "logistic", "-o", "m.apmax")
     result = run(*command, fails=True)
     assert "is missing in 10 of 600 rows, first in row 1" in result.stderr
     assert "--drop-unlabelled" in result.stderr
@@ -145,7 +145,7 @@ def test_rows_without_a_label_are_refused_or_left_out(folder: Path) -> None:
 
 
 def test_output_options_work_after_the_command(folder: Path) -> None:
-    command = shlex.split("train loans.csv --target last --solver lbfgs -o m.apmax")
+    command = shlex.split("train loans.csv --target last --model logistic -o m.apmax")
     assert json.loads(run(*command, "--json").stdout)["rows"] == 600
     assert run(*command, "--quiet").output == ""
     result = run("predict", "m.apmax", "none.csv", "--json", fails=True)

@@ -15,7 +15,7 @@ from tests.app.loans import as_json, made_loans, run
 
 @pytest.fixture
 def model(folder: Path) -> str:
-    run("--quiet", "train", "loans.csv", "--target", "defaulted", "--solver", "lbfgs", "-o", "m")
+    run("--quiet", "train", "loans.csv", "--target", "defaulted", "--model", "logistic", "-o", "m")
     return "m"
 
 
@@ -71,7 +71,7 @@ def test_a_row_gets_the_same_score_in_every_file(folder: Path) -> None:
     code = rng.choice(["01", "02", "A3"], 400)
     frame = pd.DataFrame({"code": code, "y": rng.random(400) < np.where(code == "01", 0.6, 0.2)})
     frame.to_csv("codes.csv", index=False)
-    run("--quiet", "train", "codes.csv", "--target", "y", "--solver", "lbfgs", "-o", "m.apmax")
+    run("--quiet", "train", "codes.csv", "--target", "y", "--model", "logistic", "-o", "m.apmax")
     Path("all.csv").write_text("code\n01\n02\nA3\n")
     Path("some.csv").write_text("code\n01\n02\n")
     every = pd.read_csv(io.StringIO(run("predict", "m.apmax", "all.csv").stdout))

@@ -18,7 +18,7 @@ from tests.app.loans import as_json, made_loans, run
 
 @pytest.fixture
 def model(folder: Path) -> str:
-    run("--quiet", "train", "loans.csv", "--target", "defaulted", "--solver", "lbfgs",
+    run("--quiet", "train", "loans.csv", "--target", "defaulted", "--model", "logistic",
         "-o", "m.apmax")  # fmt: skip
     frame = made_loans(2000, 2)
     frame.to_csv("valid.csv", index=False)
@@ -171,7 +171,7 @@ def test_a_column_of_the_model_can_be_the_identifier(model: str) -> None:
 def test_the_id_of_the_model_is_the_default_and_can_be_replaced(folder: Path) -> None:
     frame = made_loans(600, 0).assign(customer=[f"{k:05d}" for k in range(600)])
     frame.assign(loan=range(600)).to_csv("ids.csv", index=False)
-    train = "train ids.csv --target defaulted --id customer --drop loan --solver lbfgs -o m.apmax"
+    train = "train ids.csv --target defaulted --id customer --drop loan --model logistic -o m.apmax"
     run("--quiet", *shlex.split(train))
     run("threshold", "m.apmax", "--top", "10%", "--data", "ids.csv")
     assert load_model("m.apmax").id == "customer"
@@ -186,7 +186,7 @@ def test_the_id_of_the_model_is_the_default_and_can_be_replaced(folder: Path) ->
 def test_numbers_with_decimal_commas_are_scored_alike_with_and_without_id(folder: Path) -> None:
     frame = made_loans(600, 0)
     frame.to_csv("german.csv", index=False, sep=";", decimal=",")
-    run("--quiet", "train", "german.csv", "--target", "defaulted", "--solver", "lbfgs",
+    run("--quiet", "train", "german.csv", "--target", "defaulted", "--model", "logistic",
         "-o", "m.apmax")  # fmt: skip
     plain = as_json("predict", "m.apmax", "german.csv")
     with_income = as_json("predict", "m.apmax", "german.csv", "--id", "income")
@@ -218,6 +218,6 @@ def test_threshold_reads_data_like_evaluate(model: str) -> None:
 def test_rows_of_a_matrix_have_no_identifier(folder: Path) -> None:
     rng = np.random.default_rng(0)
     np.savez("a.npz", X=rng.normal(size=(60, 2)), y=np.arange(60) % 3 == 0)
-    run("--quiet", "train", "a.npz", "--solver", "lbfgs", "-o", "m.apmax")
+    run("--quiet", "train", "a.npz", "--model", "logistic", "-o", "m.apmax")
     refused = run("predict", "m.apmax", "a.npz", "--id", "customer", fails=True)
     assert "--id names a column, but a.npz is not a table" in refused.stderr

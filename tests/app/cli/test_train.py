@@ -16,7 +16,7 @@ from apmax.app.io import load
 from apmax.app.model import load_model
 from tests.app.loans import as_json, made_loans, run
 
-LBFGS = ("--solver", "lbfgs", "-o", "m.apmax")
+LBFGS = ("--model", "logistic", "-o", "m.apmax")
 
 
 @pytest.mark.parametrize("solver", ["soap-adam", "cv"])
@@ -141,7 +141,7 @@ def test_an_interrupt_after_the_first_fit_keeps_the_tested_model(
         monkeypatch.setattr("apmax.app.cli.train.write_model_report", interrupted)
     else:
         monkeypatch.setattr(training, "train_model", second_is_interrupted)
-    command = "--quiet train loans.csv --target last --solver lbfgs -o m.apmax --report r.html"
+    command = "--quiet train loans.csv --target last --model logistic -o m.apmax --report r.html"
     result = run(*shlex.split(command), fails=True)
     assert result.exit_code == 130
     assert result.stderr.strip() == "stopped; m.apmax contains the model trained so far"

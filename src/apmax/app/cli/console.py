@@ -6,16 +6,26 @@ import json
 import os
 import shlex
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+import rich.box
 import rich.console
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +34,8 @@ from apmax.errors import ApmaxError, FileError
 
 FAILED = 1
 """Exit code of errors; wrong usage is 2 and Ctrl-C 130."""
+LOG_SECONDS = 30.0
+"""Time between two lines of progress in a log."""
 Advance = Callable[..., None]
 """Called with the stage, the steps done, their number, and the AP so far."""
 
@@ -83,23 +95,27 @@ class Console:
 
     @contextmanager
     def progress(self, stage: str, total: int | None = None) -> Iterator[Advance]:
-        """Show a progress bar on a terminal."""
+        """Show a progress bar on a terminal, and a line every 30 seconds in a log."""
+        shown = not self.quiet and self.err.is_terminal and not self.as_json
         bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[ap]}"),
-            TimeRemainingColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True),
             console=self.err,
             transient=True,
-            disable=self.quiet or self.as_json or not self.err.is_terminal,
+            disable=not shown,
         )
-        with bar:
+        log = ProgressLog(stage, self.err)
+        with bar, nullcontext() if shown or self.quiet else log.every(LOG_SECONDS):
             task = bar.add_task(stage, total=total, ap="")
 
             def advance(stage: str, done: int, of: int | None, ap: float | None = None) -> None:
-                shown = "" if ap is None else f"AP {ap:.4f}"
-                bar.update(task, description=stage, completed=done, total=of, ap=shown)
+                text = "" if ap is None else f"AP {ap:.4f}"
+                bar.update(task, description=stage, completed=done, total=of, ap=text)
+                log.stage, log.done, log.total, log.ap = stage, done, of, text
 
             yield advance
 
@@ -130,11 +146,55 @@ class Console:
             )
 
 
+@dataclass
+class ProgressLog:
+    """Writes the state of a long command to a log, also while a single fit takes long."""
+
+    stage: str
+    out: rich.console.Console
+    done: int = 0
+    total: int | None = None
+    ap: str = ""
+    start: float = field(default_factory=time.monotonic)
+
+    @contextmanager
+    def every(self, seconds: float) -> Iterator[None]:
+        """Write a line after every so many seconds, from a thread."""
+        ended = threading.Event()
+
+        def write() -> None:
+            while not ended.wait(seconds):
+                self.out.print(self.line())
+
+        thread = threading.Thread(target=write, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def line(self) -> str:
+        """Return stage, steps, AP, time and, after a fifth of the steps, the time left."""
+        elapsed = time.monotonic() - self.start
+        parts = [self.stage, f"{self.done} of {self.total}" if self.total else "", self.ap]
+        parts.append(f"{elapsed:.0f} s")
+        if self.total and self.done >= 0.2 * self.total:
+            parts.append(f"about {elapsed * (self.total / self.done - 1):.0f} s left")
+        return f"progress: {', '.join(filter(None, parts))}"
+
+
 def make_table(title: str, *columns: str) -> Table:
     """Return a table whose first column is text and whose others are numbers."""
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="dim")
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="dim",
+        box=rich.box.SIMPLE_HEAD,
+    )
     for k, column in enumerate(columns):
-        table.add_column(column, justify="left" if k == 0 else "right")
+        table.add_column(column, justify="left" if k == 0 else "right", no_wrap=k > 0)
     return table
 
 

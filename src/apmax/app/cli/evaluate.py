@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import typer
@@ -20,6 +21,7 @@ def evaluate(
     target: options.Target = None,
     positive: options.Positive = None,
     rest: options.Rest = False,
+    weight: options.Weight = None,
     report: options.ReportFile = None,
 ) -> None:
     """Print the average precision and operating points of a model on labelled data.
@@ -28,31 +30,40 @@ def evaluate(
     """
     console: Console = context.obj
     with console.errors():
-        from scipy.special import expit
+        import numpy as np
 
-        from apmax import average_precision
-        from apmax.app.report.measures import operating_points
-        from apmax.app.report.results import ScoredModel
+        from apmax import average_precision, operating_point
+        from apmax.app.report.measures import TARGET_PRECISIONS
+        from apmax.errors import UnreachableTargetError
 
         check_outputs(report, inputs=[model, data])
         scored = options.score_labelled_data(
-            console, model, data, target, positive, rest, labels, reading
+            console, model, data, target, positive, rest, labels, reading, weight
         )
-        y = scored.dataset.labels()
-        ap = average_precision(y, scored.log_odds)
-        title = f"AP {ap:.4f} (random {y.mean():.4f}; {y.sum():,} positives in {y.size:,} rows)"
-        table = make_table(title, "precision", "recall", "alerts per 1,000", "probability ≥")
+        y, mass = scored.dataset.labels(), scored.dataset.weight
+        ap = average_precision(y, scored.log_odds, sample_weight=mass)
+        prevalence = float(np.average(y, weights=mass))
+        weighted = "" if mass is None else ", weighted"
+        rows = f"{y.sum():,} positives in {y.size:,} rows{weighted}"
+        table = make_table(
+            f"AP {ap:.4f} (random {prevalence:.4f}; {rows})",
+            *("precision", "recall", "alerts per 1,000", "probability ≥"),
+        )
         points: dict[str, Any] = {}
-        found = operating_points(ScoredModel("model", y, expit(scored.log_odds)))
-        for precision, point in found.items():
-            cells = ["not reachable", "", ""]
-            if point is not None:
+        for precision in TARGET_PRECISIONS:
+            cells, points[str(precision)] = ["not reachable", "", ""], None
+            with suppress(UnreachableTargetError):
+                point = operating_point(
+                    y, scored.probability, precision=precision, sample_weight=mass
+                )
                 cells = [f"{point.recall:.1%}", f"{1000 * point.alert_rate:.1f}"]
                 cells.append(f"{point.threshold:.4f}")
-            points[str(precision)] = point and point._asdict()
+                points[str(precision)] = point._asdict()
             table.add_row(f"{precision:.0%}", *cells)
-        counts = {"rows": int(y.size), "positives": int(y.sum()), "prevalence": float(y.mean())}
+        counts = {"rows": int(y.size), "positives": int(y.sum()), "prevalence": prevalence}
         result = {"average_precision": ap, **counts, "operating_points": points}
         console.show({**result, "warnings": scored.warnings}, table)
+        chosen = f"apmax threshold {model} --data {data} --precision 0.8"
+        console.say(f"to store a threshold for `apmax predict`: {chosen}")
         if report is not None:
             write_model_report(console, report, scored)

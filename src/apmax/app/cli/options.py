@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -34,7 +35,16 @@ ReportFile = Annotated[Path | None, typer.Option("--report", help="Write an HTML
 Strict = Annotated[
     bool, typer.Option("--strict", help="Stop if a column may reveal the target or is an ID.")
 ]
-Seed = Annotated[int, typer.Option(help="Random seed for batches and the train/test split.")]
+Seed = Annotated[int, typer.Option(help="Random seed of folds, held-out rows and models.")]
+ModelName = Annotated[
+    str, typer.Option("--model", help="auto, additive, linear, trees, stack or logistic.")
+]
+Minutes = Annotated[float | None, typer.Option(help="Time limit in minutes. Default: none.")]
+Jobs = Annotated[int, typer.Option(help="Number of processes. Default: one per core.")]
+Folds = Annotated[int, typer.Option(min=2, help="Number of cross-validation folds.")]
+Weight = Annotated[
+    str | None, typer.Option(help="Column of sample weights. Default: that of training, if any.")
+]
 
 
 def load_training_data(
@@ -93,6 +103,13 @@ class Scored(NamedTuple):
     log_odds: Floats
     warnings: list[str]
 
+    @property
+    def probability(self) -> Floats:
+        """The probability of the positive label."""
+        from scipy.special import expit
+
+        return expit(self.log_odds)  # type: ignore[no-any-return]
+
 
 def score_labelled_data(
     console: Console,
@@ -103,10 +120,12 @@ def score_labelled_data(
     rest: bool,
     labels: Labels,
     reading: Reading,
+    weight: str | None = None,
 ) -> Scored:
-    """Apply a model to a file, with the target and labels of the model by default."""
+    """Apply a model to a file, with the target, labels and weights of the model by default."""
     from apmax.app.io import load
     from apmax.app.model import load_model
+    from apmax.app.roles import Roles, read_weights
     from apmax.app.target import same_label
 
     loaded = load_model(model)
@@ -118,17 +137,20 @@ def score_labelled_data(
             positive=wanted,
             against_rest=rest or loaded.against_rest,
             text=loaded.text_columns(),
+            roles=Roles(weight=weight),
             drop_unlabelled=labels.drop_unlabelled,
             **reading.arguments(loaded.number_formats()),
         )
-    except UnknownNameError:
-        if target is not None:
+    except UnknownNameError as error:
+        if target is not None or "--weight" in str(error):
             raise
         raise ParameterError(
             f"{data} has no column {loaded.target!r}, the target of the model: name the column of "
             "the labels with --target, or use `apmax predict` for data without labels"
         ) from None
     dataset.labels()
+    if weight is None and loaded.weight is not None and loaded.weight in dataset.X:
+        dataset = replace(dataset, weight=read_weights(dataset.X[loaded.weight]))
     found = [label for label in dataset.counts if same_label(label, loaded.positive)]
     if found and not same_label(wanted, loaded.positive):
         raise ParameterError(

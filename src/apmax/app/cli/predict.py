@@ -47,6 +47,9 @@ def predict(
     valid: Annotated[
         Path | None, typer.Option(help="Labelled data, for --precision, --recall and --cost.")
     ] = None,
+    explain: Annotated[
+        int, typer.Option(min=0, help="Add this number of strongest reasons for each row.")
+    ] = 0,
 ) -> None:
     """Predict the probability of the positive label for every row of a file.
 
@@ -62,6 +65,7 @@ def predict(
         from scipy.special import expit
 
         from apmax.app.decisions import make_rule
+        from apmax.app.reasons import strongest_reasons
         from apmax.app.files import write_file
         from apmax.app.io import load
         from apmax.app.model import load_model
@@ -91,20 +95,24 @@ def predict(
         probability = expit(log_odds)
         alerts, decision = _decide(console, loaded, rule, chosen, probability)
         label = np.where(alerts, loaded.positive, loaded.negative)
-        scores = zip(OUTPUT, (probability, log_odds, label), strict=True)
-        frame = pd.DataFrame({**columns, **dict(scores)})
+        scores = dict(zip(OUTPUT, (probability, log_odds, label), strict=True))
+        reasons = strongest_reasons(loaded.explain(dataset.X), explain) if explain else {}
+        frame = pd.DataFrame({**columns, **scores, **reasons})
         if out is not None:
             parquet = out.suffix.lower() == ".parquet"
             stored = frame.to_parquet(None, index=False) if parquet else frame.to_csv(index=False)
             write_file(out, stored if parquet else stored.encode())
             result = {"rows": len(frame), "out": str(out), "decision": decision}
             console.show({**result, "warnings": notes})
-            found = f"{decision['alerts']:,} labelled {loaded.positive!r} ({decision['rule']})"
+            found = f"{decision['alerts']:,} labelled {loaded.positive!r} ({_in_words(decision)})"
             console.say(f"{len(frame):,} row{'s' * (len(frame) != 1)}, {found} → {out}")
         elif console.as_json:
             lists = frame.to_dict("list") | {name: one.tolist() for name, one in columns.items()}
             console.show({**lists, "decision": decision, "warnings": notes})
         else:
+            if rule is not None:
+                rows = f"{decision['alerts']:,} of {len(frame):,} rows"
+                console.note(f"{rows} are labelled {loaded.positive!r}: {_in_words(decision)}")
             frame.to_csv(sys.stdout, index=False)
 
 
@@ -146,6 +154,14 @@ def _decide(
         )
     threshold = None if used.kind in ("rows", "share") else used.value
     return alerts, {"rule": used.text, "threshold": threshold, "alerts": count}
+
+
+def _in_words(decision: dict[str, Any]) -> str:
+    """Return the rule, with its threshold unless it is one."""
+    rule, threshold = str(decision["rule"]), decision["threshold"]
+    if threshold is None or rule.startswith("probability"):
+        return rule
+    return f"{rule}: probability ≥ {threshold:.4g}"
 
 
 def _identifiers(dataset: Dataset, given: str | None, default: str | None) -> dict[str, Any]:

@@ -41,6 +41,7 @@ def threshold(
     target: options.Target = None,
     positive: options.Positive = None,
     rest: options.Rest = False,
+    weight: options.Weight = None,
 ) -> None:
     """Choose the threshold of alerts on labelled data and store it in the model.
 
@@ -60,7 +61,7 @@ def threshold(
         if rule is None:
             raise ParameterError("give one of --precision, --recall, --top and --cost")
         scored, chosen = choose_on(
-            console, model, data, rule, labels, reading, target, positive, rest
+            console, model, data, rule, labels, reading, target, positive, rest, weight
         )
         notes = list(scored.warnings)
         if chosen.alerts < FEW_ALERTS:
@@ -78,7 +79,7 @@ def threshold(
             "recall": (chosen.true_alerts, chosen.positives),
         }
         for name, (part, whole) in parts.items():
-            table.add_row(name, f"{part / whole:.1%}", f"{part:,} of {whole:,}")
+            table.add_row(name, f"{part / whole:.1%}", f"{part:,.10g} of {whole:,.10g}")
         shares = {"precision": chosen.precision, "recall": chosen.recall}
         result = {"model": str(model), **chosen.as_metadata(), **shares}
         console.show({**result, "warnings": notes}, table)
@@ -95,14 +96,14 @@ def choose_on(
     target: str | None = None,
     positive: str | None = None,
     rest: bool = False,
+    weight: str | None = None,
 ) -> tuple[options.Scored, Decision]:
     """Score labelled data and choose the threshold of a rule on them."""
-    from scipy.special import expit
-
     from apmax.app.decisions import choose
 
     scored = options.score_labelled_data(
-        console, model, data, target, positive, rest, labels, reading
+        console, model, data, target, positive, rest, labels, reading, weight
     )
-    y = scored.dataset.labels()
-    return scored, choose(rule, y, expit(scored.log_odds), scored.dataset.source.name)
+    dataset = scored.dataset
+    y, name = dataset.labels(), dataset.source.name
+    return scored, choose(rule, y, scored.probability, name, dataset.weight)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import signal
-import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from apmax.app import cli
 from apmax.app.cli import inputs, options
-from apmax.app.cli.console import Console, check_outputs, command_line, make_table
+from apmax.app.cli.compare import leaderboard_json, leaderboard_table, write_training_report
+from apmax.app.cli.console import Console, check_outputs, command_line
 from apmax.app.cli.report import write_model_report
 
 if TYPE_CHECKING:  # slow imports are left to the command
@@ -33,84 +33,70 @@ def train(
     ),
     positive: options.Positive = None,
     rest: options.Rest = False,
-    test: Annotated[
-        Path | None, typer.Option(help="Test data. Default: hold out a fifth of the rows.")
+    model: options.ModelName = "auto",
+    minutes: options.Minutes = None,
+    jobs: options.Jobs = -1,
+    test: Annotated[Path | None, typer.Option(help="Test data, not used for training.")] = None,
+    holdout: Annotated[
+        float | None,
+        typer.Option(help="Share of the rows to keep for a test instead of training, as 0.2."),
     ] = None,
-    solver: Annotated[
-        str,
-        typer.Option(help='"cv" tunes by cross-validation; "lbfgs"; or a stochastic method.'),
-    ] = "cv",
     report: options.ReportFile = None,
     seed: options.Seed = 0,
     strict: options.Strict = False,
 ) -> None:
-    """Train a model on a data file and write it to a model file.
+    """Compare models on a data file, and write the best one to a model file.
 
-    Numbers, text, dates and missing values need no preparation.
+    Numbers, text, dates and missing values need no preparation. The leaderboard shows the average
+    precision of each model in cross-validation; the simplest model within one standard error of
+    the best is fitted to all rows, unless --model chooses another.
 
     [bold]Example:[/bold] apmax train adult.csv --target last --out adult.apmax
     """
     console: Console = context.obj
     with console.errors():
-        from apmax import average_precision
+        from apmax.app.folds import hold_out
         from apmax.app.model import save_model
-        from apmax.app.training import hold_out
+        from apmax.errors import ParameterError
 
         check_outputs(out, report, inputs=[data, test])
+        if test is not None and holdout is not None:
+            raise ParameterError("--test and --holdout exclude each other: each gives test rows")
         cli.interrupt_message = "stopped; no model was written"
         dataset = options.load_training_data(data, target, positive, rest, columns, labels, reading)
         console.warn(dataset.notes)
-        learnt, tested = (
-            (dataset, _load_test(dataset, test, labels, reading))
-            if test
-            else hold_out(dataset, seed=seed)
-        )
+        learnt, tested = dataset, None
+        if test is not None:
+            tested = _load_test(dataset, test, labels, reading)
+        elif holdout is not None:
+            learnt, tested = hold_out(dataset, holdout, seed)
         findings = options.check_leaks(console, dataset, strict, tested if test else None)
-        start = time.perf_counter()
-        trained, stopped = _fit(console, "training", learnt, solver, seed)
-        tested_model = trained.model
-        scores, y = tested_model.log_odds(tested.X), tested.labels()
-        notes = [*trained.warnings, *tested_model.warnings_for(tested)]
-        console.warn(notes)
-        notes = [*dataset.notes, *(finding.message for finding in findings), *notes]
-        facts = {
-            "test_ap": average_precision(y, scores, sample_weight=tested.weight),
-            "test_prevalence": float(y.mean()),
-            "test_rows": int(y.size),
-            "command": command_line(),
-        }
-        tested_model.facts.update(facts)
-        save_model(tested_model, out)
-        cli.interrupt_message = f"stopped; {out} contains the model trained so far"
-        if test is None and not stopped:
-            final, stopped = _fit(console, "training on all rows", dataset, solver, seed)
-            if not stopped:
-                trained = final
-                trained.model.facts.update(facts)
-                save_model(trained.model, out)
-        _show(console, trained, tested, out, time.perf_counter() - start, findings, notes)
-        if report is not None:
-            note = "" if test else f"from a model of {learnt.X.shape[0]:,} rows; the file has all"
-            scored = options.Scored(tested_model, tested, scores, notes)
-            write_model_report(console, report, scored, note)
-        if stopped:
+        trained = fit(console, learnt, model=model, minutes=minutes, jobs=jobs, seed=seed)
+        console.warn(trained.warnings)
+        notes = [*dataset.notes, *(one.message for one in findings), *trained.warnings]
+        trained.model.facts["command"] = command_line()
+        scored = None if tested is None else _test(console, trained, tested, notes)
+        size = save_model(trained.model, out)
+        cli.interrupt_message = f"stopped; {out} contains the best of the models fitted so far"
+        _show(console, trained, dataset, out, size, findings, notes)
+        if report is not None and scored is not None:
+            write_model_report(console, report, scored)
+        elif report is not None:
+            write_training_report(console, report, dataset, trained, notes)
+        if trained.interrupted:
             console.stop()
 
 
-def _fit(
-    console: Console, stage: str, dataset: Dataset, solver: str, seed: int
-) -> tuple[TrainedModel, bool]:
-    """Return the trained model, and whether Ctrl-C ended the training."""
+def fit(console: Console, dataset: Dataset, **settings: Any) -> TrainedModel:
+    """Train with a progress bar; Ctrl-C keeps the models that are complete."""
     from apmax.app.training import train_model
-    from apmax.interrupts import cooperative_interrupts, interrupted
+    from apmax.interrupts import cooperative_interrupts
 
     # The library replaces only Python's own handler of Ctrl-C.
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with cooperative_interrupts():
-            with console.progress(stage) as advance:
-                trained = train_model(dataset, solver=solver, seed=seed, on_progress=advance)
-            return trained, trained.interrupted or interrupted()
+        with cooperative_interrupts(), console.progress("preparing") as advance:
+            return train_model(dataset, on_progress=advance, **settings)
     finally:
         signal.signal(signal.SIGINT, previous)
 
@@ -118,16 +104,16 @@ def _fit(
 def _load_test(
     dataset: Dataset, test: Path, labels: inputs.Labels, reading: inputs.Reading
 ) -> Dataset:
-    from apmax.app.features import TableEncoder
+    from apmax.app.features import TablePreprocessor
     from apmax.app.io import load
     from apmax.app.numbers import PLAIN
     from apmax.app.roles import Roles
 
     text, known = [], dict(dataset.formats)
     if dataset.is_table:
-        encoder = TableEncoder().fit(dataset.X)
-        text = encoder.text_columns()
-        known = {**{name: PLAIN for name in encoder.kinds_ if name not in text}, **known}
+        preprocessor = TablePreprocessor().fit(dataset.X)
+        text = preprocessor.text_columns()
+        known = {**{name: PLAIN for name in preprocessor.kinds_ if name not in text}, **known}
     label, rest = str(dataset.positive), dataset.against_rest
     return load(
         test,
@@ -141,25 +127,55 @@ def _load_test(
     )
 
 
+def _test(
+    console: Console, trained: TrainedModel, tested: Dataset, notes: list[str]
+) -> options.Scored:
+    """Score the test rows, and add the result to the facts of the model."""
+    from apmax import average_precision
+
+    model, y = trained.model, tested.labels()
+    found = model.warnings_for(tested)
+    console.warn(found)
+    notes += found
+    log_odds = model.log_odds(tested.X)
+    model.facts["test_ap"] = average_precision(y, log_odds, sample_weight=tested.weight)
+    model.facts["test_prevalence"] = float(y.mean())
+    model.facts["test_rows"] = int(y.size)
+    return options.Scored(model, tested, log_odds, notes)
+
+
 def _show(
     console: Console,
     trained: TrainedModel,
-    tested: Dataset,
+    dataset: Dataset,
     out: Path,
-    seconds: float,
+    size: int,
     findings: list[Finding],
     notes: list[str],
 ) -> None:
     model, facts = trained.model, trained.model.facts
-    ap, prevalence = facts["test_ap"], facts["test_prevalence"]
-    title = f"test AP {ap:.4f} (random {prevalence:.4f}), {seconds:.1f} s → {out}"
-    table = make_table(title, "feature", "log-odds per standard deviation")
-    strongest = dict(model.strongest_features(tested.X, 8))
-    for name, weight in strongest.items():
-        table.add_row(name, f"{weight:+.3f}")
-    labels = {"positive": model.positive, "negative": model.negative}
-    result = {"model": str(out), "seconds": seconds, **labels, **facts}
-    result |= {"strongest_features": strongest, "findings": [asdict(one) for one in findings]}
-    console.show({**result, "warnings": notes}, table)
-    ending = f"; {trained.message}" if trained.message else ""
-    console.say(f"positive: {model.positive!r}, negative: {model.negative!r}{ending}")
+    result = {
+        "model": str(out),
+        "bytes": size,
+        "seconds": trained.seconds,
+        "positive": model.positive,
+        "negative": model.negative,
+        "chosen": facts["model"],
+        **{name: value for name, value in facts.items() if name != "model"},
+        **leaderboard_json(trained),
+        "findings": [asdict(one) for one in findings],
+        "warnings": notes,
+    }
+    console.show(result, leaderboard_table(trained, dataset))
+    console.say(trained.advice)
+    if "test_ap" in facts:
+        random = f"random {facts['test_prevalence']:.4f}"
+        console.say(f"test AP {facts['test_ap']:.4f} ({random}, {facts['test_rows']:,} rows)")
+    labels = f"positive: {model.positive!r}, negative: {model.negative!r}"
+    console.say(f"{facts['model']} → {out} ({_megabytes(size)}); {labels}")
+    if trained.interrupted:
+        console.say(trained.message)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} KB"
