@@ -69,6 +69,7 @@ def show_comparison(
     notes: Sequence[str] = (),
     settings: dict[str, Any] | None = None,
     title: str = "",
+    csv: Path | None = None,
     **more: Any,
 ) -> TrainedModel:
     """Compare models, print their leaderboard, and write a report; `more` goes to the JSON."""
@@ -81,7 +82,7 @@ def show_comparison(
     console.show(result, leaderboard_table(trained, dataset))
     console.say(trained.advice)
     if report is not None:
-        write_training_report(console, report, dataset, trained, notes, title)
+        write_training_report(console, report, dataset, trained, notes, title, csv)
     if trained.interrupted:
         console.say(trained.message)
         console.stop()
@@ -128,12 +129,13 @@ def write_training_report(
     trained: TrainedModel,
     notes: Sequence[str],
     title: str = "",
+    csv: Path | None = None,
 ) -> None:
     """Write a report of all models on the rows that they were not fitted to."""
     from apmax.app.report import training_report
 
     report = training_report(trained, dataset, title=title, warnings=notes, command=command_line())
-    write_files(console, report, path)
+    write_files(console, report, path, csv)
 
 
 def _with_error(value: str, error: float) -> str:

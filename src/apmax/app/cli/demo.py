@@ -12,6 +12,7 @@ from apmax.app.cli.console import Console
 
 DATA = Path(__file__).parents[1] / "data" / "wilt.csv.xz"
 TARGET, TITLE = "tree", "Diseased trees in satellite images"
+SETTINGS = {"folds": 5}
 
 
 def demo(
@@ -30,4 +31,5 @@ def demo(
         from apmax.app.io import load
 
         dataset = load(DATA, target=TARGET)
-        show_comparison(console, dataset, out / "report.html", title=TITLE)
+        files = {"report": out / "report.html", "csv": out / "tables"}
+        show_comparison(console, dataset, **files, settings=SETTINGS, title=TITLE)
