@@ -13,18 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
-import skops.io
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.base import is_classifier
+from sklearn.utils.validation import check_is_fitted
 
+import apmax
+from apmax.app.archive import read_archive, write_archive
 from apmax.app.io import Dataset, load
-from apmax.app.model import LOADERS, Model, load_model, save_model, trusted_types
-from apmax.app.training import hold_out, make_estimator, train_model
+from apmax.app.model import Model, load_model, save_model
+from apmax.app.training import MODELS, TrainedModel, train_model
 from apmax.errors import FileError, ModelFileError, ParameterError, ShapeError, UnknownNameError
 from tests.app.loans import made_loans
+
+NEW = made_loans(200, 5).replace({"city": {"Rome": "Ulm"}})
 
 
 @pytest.fixture(scope="module")
@@ -35,93 +38,133 @@ def loans(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 @pytest.fixture(scope="module")
-def model(loans: Dataset) -> Model:
-    return train_model(loans, model="logistic").model
+def trained(loans: Dataset) -> dict[str, TrainedModel]:
+    return {name: train_model(loans, model=name, folds=2) for name in MODELS}
+
+
+@pytest.fixture(scope="module")
+def model(trained: dict[str, TrainedModel]) -> Model:
+    return trained["stack"].model
 
 
 @pytest.fixture(scope="module")
 def stored(model: Model, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     file = tmp_path_factory.mktemp("model") / "m.apmax"
-    save_model(model, file)
+    assert save_model(model, file) == file.stat().st_size
     return file.read_bytes()
 
 
-def test_a_file_written_before_pos_label_existed_loads(
-    model: Model, loans: Dataset, tmp_path: Path
-) -> None:
-    old = copy.deepcopy(model)
-    for name in ("pos_label", "pos_label_"):
-        del vars(old.pipeline[-1])[name]
-    save_model(old, tmp_path / "old.apmax")
-    again = load_model(tmp_path / "old.apmax")
-    np.testing.assert_array_equal(again.log_odds(loans.X), model.log_odds(loans.X))
-    assert again.pipeline[-1].get_params()["pos_label"] is None
-    y = np.where(loans.labels(), "yes", "no")
-    assert again.pipeline.score(loans.X, y) == model.pipeline.score(loans.X, y)
-
-
+@pytest.mark.parametrize("name", MODELS)
 def test_a_model_returns_from_its_file_unchanged(
-    model: Model, loans: Dataset, stored: bytes, tmp_path: Path
+    trained: dict[str, TrainedModel], name: str, tmp_path: Path
 ) -> None:
-    file = tmp_path / "m.apmax"
-    file.write_bytes(stored)
-    again = load_model(file)
-    np.testing.assert_array_equal(again.log_odds(loans.X), model.log_odds(loans.X))
+    model = trained[name].model
+    save_model(model, tmp_path / "m.apmax")
+    again = load_model(tmp_path / "m.apmax")
+    # Logistic regressions of the folds are stored as their mean.
+    np.testing.assert_allclose(again.log_odds(NEW), model.log_odds(NEW), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        again.pipeline.predict_proba(NEW), model.pipeline.predict_proba(NEW), atol=1e-14
+    )
     assert again.feature_names() == model.feature_names()
     assert (again.positive, again.negative, again.target) == ("yes", "no", "defaulted")
-    assert again.facts == model.facts
-    assert set(again.pipeline.predict(loans.X)) <= {"yes", "no"}
-    assert again.strongest_features(loans.X, 3) == model.strongest_features(loans.X, 3)
+    assert (again.facts, again.profile) == (model.facts, model.profile)
+    assert str(again.leaderboard) == str(model.leaderboard)
+    save_model(again, tmp_path / "again.apmax")
+    assert (tmp_path / "again.apmax").read_bytes() == (tmp_path / "m.apmax").read_bytes()
 
 
-@pytest.mark.filterwarnings("ignore:`y` holds .* positive examples")
-@pytest.mark.parametrize("solver", ["cv", "soap-adam"])
-def test_every_estimator_can_be_stored(loans: Dataset, solver: str, tmp_path: Path) -> None:
-    trained = train_model(loans, solver=solver)
-    save_model(trained.model, tmp_path / "m")
-    again = load_model(tmp_path / "m")
-    np.testing.assert_array_equal(again.log_odds(loans.X), trained.model.log_odds(loans.X))
+@pytest.mark.parametrize("name", ["additive", "linear", "logistic"])
+def test_explanations_sum_to_the_log_odds_and_return_from_the_file(
+    trained: dict[str, TrainedModel], name: str, tmp_path: Path
+) -> None:
+    model = trained[name].model
+    save_model(model, tmp_path / "m.apmax")
+    parts = load_model(tmp_path / "m.apmax").explain(NEW)
+    pd.testing.assert_frame_equal(parts, model.explain(NEW), rtol=1e-9)
+    rest = model.log_odds(NEW) - parts.sum(axis=1)
+    if name != "linear":  # whose probabilities are limited at the ends
+        np.testing.assert_allclose(rest, rest[0], atol=1e-9)
+    assert {"income", "city"} <= set(parts.columns)
+    assert parts["city"].std() > 0.1
 
 
-def test_models_of_matrices_ignore_new_features_and_fill_in_trailing_zeros(tmp_path: Path) -> None:
+def test_trees_have_no_explanations(trained: dict[str, TrainedModel]) -> None:
+    with pytest.raises(ParameterError, match="--model additive"):
+        trained["trees"].model.explain(NEW)
+
+
+def test_the_python_api_returns_a_fitted_pipeline(model: Model, tmp_path: Path) -> None:
+    save_model(model, tmp_path / "m.apmax")
+    pipeline = apmax.load(tmp_path / "m.apmax")
+    check_is_fitted(pipeline)
+    assert is_classifier(pipeline)
+    assert pipeline.classes_.tolist() == ["no", "yes"]
+    assert set(pipeline.predict(NEW)) <= {"yes", "no"}
+    assert pipeline.predict_proba(NEW).shape == (200, 2)
+    assert pipeline.score(NEW, NEW["defaulted"]) > 0.1
+    assert [one.model for one in pipeline.leaderboard_ if one.chosen] == ["stack"]
+    assert pipeline.operating_point_ is None
+
+
+def test_the_positive_label_may_sort_first(loans: Dataset, tmp_path: Path) -> None:
+    turned = copy.copy(loans)
+    object.__setattr__(turned, "positive", "a")
+    object.__setattr__(turned, "negative", "b")
+    for name in ("logistic", "linear"):
+        model = train_model(turned, model=name, folds=2).model
+        save_model(model, tmp_path / "m.apmax")
+        again = load_model(tmp_path / "m.apmax")
+        np.testing.assert_allclose(again.log_odds(NEW), model.log_odds(NEW), rtol=1e-12)
+        p = again.pipeline.predict_proba(NEW)[:, again.pipeline.classes_.tolist().index("a")]
+        np.testing.assert_allclose(p, again.probability(NEW))
+        positive = loans.labels()
+        assert again.log_odds(loans.X)[positive].mean() > again.log_odds(loans.X)[~positive].mean()
+
+
+def test_stored_trees_need_no_lightgbm(
+    trained: dict[str, TrainedModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = trained["trees"].model
+    expected = model.log_odds(NEW)
+    save_model(model, tmp_path / "m.apmax")
+    monkeypatch.setitem(__import__("sys").modules, "lightgbm", None)
+    np.testing.assert_array_equal(load_model(tmp_path / "m.apmax").log_odds(NEW), expected)
+
+
+@pytest.mark.parametrize("width", [4, 200])
+def test_models_of_matrices_ignore_new_features_and_fill_in_trailing_zeros(
+    tmp_path: Path, width: int
+) -> None:
     rng = np.random.default_rng(0)
-    X = sp.csr_matrix(rng.random((200, 4)))
-    dataset = Dataset(X, np.asarray(X[:, [0]].toarray()[:, 0] > 0.8), Path("a.libsvm"), 1, 0)
-    save_model(train_model(dataset, model="logistic").model, tmp_path / "m")
+    X = sp.csr_matrix(rng.random((200, width)) * (rng.random((200, width)) < 0.5))
+    dataset = Dataset(X, np.asarray(X[:, [0]].toarray()[:, 0] > 0.6), Path("a.libsvm"), 1, 0)
+    found = train_model(dataset, folds=2, model="auto" if width > 4 else "additive")
+    save_model(found.model, tmp_path / "m")
     model = load_model(tmp_path / "m")
-    wide, narrow = sp.hstack([X, X]), X[:, :3]
+    wide, narrow = sp.hstack([X, X]), X[:, : width - 1]
     np.testing.assert_array_equal(model.log_odds(wide), model.log_odds(X))
     padded = sp.hstack([narrow, sp.csr_matrix((200, 1))])
     np.testing.assert_array_equal(model.log_odds(narrow), model.log_odds(padded))
     wider = Dataset(wide, None, Path("b"))
-    assert model.warnings_for(wider) == ["4 features that the model does not have are ignored"]
+    note = f"{width} features that the model does not have are ignored"
+    assert model.warnings_for(wider) == [note]
+    assert model.explain(X)["feature 1"].std() > 0.1
     with pytest.raises(ShapeError, match="numbered features"):
         model.log_odds(made_loans(3, 0))
 
 
-def test_the_trusted_types_are_few_and_a_model_uses_all_but_the_other_estimators(
-    stored: bytes,
-) -> None:
-    found: set[str] = set()
-    loaders: set[str] = set()
-
-    def walk(node: Any) -> None:
-        if isinstance(node, dict):
-            if "__loader__" in node:
-                loaders.add(node["__loader__"])
-                found.add(f"{node['__module__']}.{node['__class__']}")
-            for child in node.values():
-                walk(child)
-        elif isinstance(node, list):
-            for child in node:
-                walk(child)
-
-    with zipfile.ZipFile(io.BytesIO(stored)) as archive:
-        walk(json.loads(archive.read("schema.json")))
-    unused = {name.rsplit(".", 1)[1] for name in trusted_types() - found}
-    assert unused == {"APClassifierCV", "StochasticAPClassifier"}
-    assert loaders == LOADERS
-    assert len(trusted_types()) <= 16
+def test_wide_sparse_matrices_are_compared_by_linear_models_only() -> None:
+    rng = np.random.default_rng(0)
+    X = sp.random(300, 500, density=0.05, random_state=rng, format="csr")
+    dataset = Dataset(X, rng.random(300) < 0.3, Path("a.libsvm"), 1, 0)
+    assert {one.model for one in train_model(dataset).leaderboard} == {"logistic", "linear"}
+    with pytest.raises(ParameterError, match="--model linear"):
+        train_model(dataset, model="stack")
+    with pytest.raises(UnknownNameError, match="did you mean 'additive'"):
+        train_model(dataset, model="aditive")
+    with pytest.raises(ParameterError, match="--minutes"):
+        train_model(dataset, model="linear", minutes=1)
 
 
 def changed(stored: bytes, edit: Callable[[dict[str, bytes]], None], method: int = 0) -> bytes:
@@ -157,35 +200,10 @@ def test_files_with_code_are_refused_and_nothing_is_executed(
     pickled = pickle.dumps(Exploit())
     refused(pickled, tmp_path)
     refused(changed(stored, lambda m: m.update({"data.pkl": pickled})), tmp_path, "not one that")
-    function = make_pipeline(FunctionTransformer(os.system), LogisticRegression())
-    function.steps[-1][1].coef_ = np.ones((1, 2))
-    with zipfile.ZipFile(io.BytesIO(stored)) as archive:
-        metadata = archive.read("metadata.json")
-    for pipeline in (function, make_pipeline(LogisticRegression()), [1, 2]):
-        dumped = skops.io.dumps(pipeline)
-        refused(changed(dumped, lambda m: m.update({"metadata.json": metadata})), tmp_path)
+    objects = io.BytesIO()
+    np.save(objects, np.array([Exploit()], dtype=object), allow_pickle=True)
+    refused(changed(stored, lambda m: m.update({"0.npy": objects.getvalue()})), tmp_path)
     assert not (tmp_path / "executed").exists()
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ('"TableEncoder"', '"system"'),
-        ('"apmax.app.features"', '"os"'),
-        ('"__loader__": "ObjectNode"', '"__loader__": "FunctionNode"'),
-        ('"__loader__": "ListNode"', '"__loader__": "OperatorFuncNode"'),
-        ('"sklearn.preprocessing._encoders"', '"subprocess"'),
-        ('"__loader__": "DictNode"', '"__loader__": "MethodNode"'),
-    ],
-)
-def test_nodes_that_are_not_on_the_lists_are_refused(
-    tmp_path: Path, stored: bytes, old: str, new: str
-) -> None:
-    def edit(members: dict[str, bytes]) -> None:
-        assert old.encode() in members["schema.json"]
-        members["schema.json"] = members["schema.json"].replace(old.encode(), new.encode(), 1)
-
-    refused(changed(stored, edit), tmp_path, "do not use this file")
 
 
 def test_archives_that_expand_are_refused(tmp_path: Path, stored: bytes) -> None:
@@ -193,46 +211,70 @@ def test_archives_that_expand_are_refused(tmp_path: Path, stored: bytes) -> None
     refused(packed, tmp_path, "not one that apmax writes")
 
 
-def test_wrong_metadata_is_refused(tmp_path: Path, stored: bytes) -> None:
+def test_wrong_fields_are_refused(tmp_path: Path, stored: bytes) -> None:
     for wrong, message in (
         ({"format": "other"}, "not a model"),
-        ({"schema": 99}, "reads schema 2"),
-        ({"positive": 1}, "wrong types"),
-        ({"against_rest": "abc"}, "wrong types"),
-        ({"facts": []}, "wrong types"),
+        ({"schema": 99}, "reads schema 3"),
+        ({"positive": 1}, "'positive' is missing or has a wrong type"),
+        ({"positive": "other"}, "labels are not those"),
+        ({"against_rest": "abc"}, "'against_rest'"),
+        ({"facts": []}, "'facts'"),
         ({"operating_point": {"threshold": 0.5}}, "operating point"),
+        ({"profile": {"rows": 1}}, "profile"),
+        ({"preprocessor": None}, "features of the table"),
+        ({"classifier": {"kind": "system"}}, "'classes'"),
+        ({"leaderboard": [{"model": "a"}]}, "'chosen'"),
         ({"target": "\ud800"}, "damaged"),
     ):
 
         def edit(members: dict[str, bytes], wrong: dict[str, Any] = wrong) -> None:
-            metadata = {**json.loads(members["metadata.json"]), **wrong}
-            members["metadata.json"] = json.dumps(metadata).encode()
+            document = {**json.loads(members["model.json"]), **wrong}
+            members["model.json"] = json.dumps(document).encode()
 
         refused(changed(stored, edit), tmp_path, message)
-    for member in ("metadata.json", "schema.json"):
-        for content in (b"", b"{}", b"[" * 100_000, b"null"):
-            refused(changed(stored, lambda m: m.update({member: content})), tmp_path)  # noqa: B023
-        refused(changed(stored, lambda m: m.pop(member) and None), tmp_path)  # noqa: B023
+    for content in (b"", b"{}", b"[" * 100_000, b"null"):
+        refused(changed(stored, lambda m: m.update({"model.json": content})), tmp_path)  # noqa: B023
+    refused(changed(stored, lambda m: m.pop("model.json") and None), tmp_path)
 
 
-def test_wrong_weights_are_refused(tmp_path: Path, model: Model) -> None:
-    classifier = model.pipeline[-1]
-    good = classifier.coef_
-    try:
-        for coef in (good * np.nan, good[:, :-1], good[0], good.astype(np.float32), good[:, :0]):
-            classifier.coef_ = coef
-            save_model(model, tmp_path / "m")
-            with pytest.raises(ModelFileError):
-                load_model(tmp_path / "m")
-    finally:
-        classifier.coef_ = good
+def test_every_field_of_the_classifier_is_checked(tmp_path: Path, stored: bytes) -> None:
+    """Replace each value by one of another type; a number may be replaced by another number."""
+    document = read_archive(stored).values
+    classifier = json.dumps(document["classifier"])
+    count = 0
+
+    def places(value: Any, path: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+        found = [(*path, key) for key, _ in inner]
+        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(one, (dict, list)) and "levels" not in path:
+                found += places(one, (*path, key))
+        return found
+
+    for path in places(document["classifier"], ()):
+        other = json.loads(classifier)
+        holder = other
+        for key in path[:-1]:
+            holder = holder[key]
+        if path[-1] in ("mean_contributions", "rest", "named", "knots", "best", "positive"):
+            continue
+        holder[path[-1]] = {"odd": [1.5, None]}
+        edited = json.dumps({**document, "classifier": other}).encode()
+        refused(changed(stored, lambda m: m.update({"model.json": edited})), tmp_path)  # noqa: B023
+        count += 1
+    assert count > 50
+
+
+def test_arrays_of_another_type_are_not_in_an_archive() -> None:
+    with pytest.raises(ModelFileError, match="type that no model"):
+        read_archive(write_archive({"a": np.array(["text"])}))
 
 
 def test_damaged_and_truncated_files_are_refused_or_unchanged(
-    tmp_path: Path, stored: bytes, model: Model, loans: Dataset
+    tmp_path: Path, stored: bytes, model: Model
 ) -> None:
     rng = np.random.default_rng(0)
-    expected = model.log_odds(loans.X.head(5))
+    expected = model.log_odds(NEW.head(5))
     file = tmp_path / "m.apmax"
     for _ in range(150):
         content = bytearray(stored)
@@ -243,10 +285,10 @@ def test_damaged_and_truncated_files_are_refused_or_unchanged(
                 content[at] ^= int(rng.integers(1, 256))
         file.write_bytes(bytes(content))
         try:
-            scores = load_model(file).log_odds(loans.X.head(5))
+            scores = load_model(file).log_odds(NEW.head(5))
         except ModelFileError:
             continue
-        np.testing.assert_array_equal(scores, expected)  # the byte was in unused ZIP fields
+        np.testing.assert_allclose(scores, expected)  # the byte was in unused ZIP fields
 
 
 def test_files_that_are_not_models_are_refused(tmp_path: Path) -> None:
@@ -258,15 +300,3 @@ def test_files_that_are_not_models_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(FileError, match="a pipe or a device"):
         load_model(tmp_path / "pipe")
-
-
-def test_solvers_and_held_out_rows(loans: Dataset) -> None:
-    assert type(make_estimator("cv")).__name__ == "APClassifierCV"
-    assert type(make_estimator("cv", rarer=1)).__name__ == "APClassifier"
-    with pytest.raises(UnknownNameError, match="did you mean 'soap-adam'"):
-        make_estimator("soap-adma")
-    train, test = hold_out(loans)
-    assert train.labels().size + test.labels().size == loans.labels().size
-    assert test.labels().mean() == pytest.approx(loans.labels().mean(), abs=0.01)
-    with pytest.raises(ParameterError, match="--test"):
-        hold_out(loans.rows(np.r_[np.flatnonzero(loans.y)[:1], np.flatnonzero(~loans.labels())]))

@@ -1,7 +1,7 @@
 """Plain data with arrays as an uncompressed ZIP archive, and typed access to what was read.
 
-An archive has the member ``model.json`` and one ``.npy`` member per array. Reading it constructs only
-dictionaries, lists, texts, numbers and arrays of numbers.
+An archive has the member ``model.json`` and one ``.npy`` member per array. Reading it constructs
+only dictionaries, lists, texts, numbers and arrays of numbers.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ or imported by name.
 from __future__ import annotations
 
 import os
+import re
+import warnings
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from apmax._version import __version__
 from apmax.app.archive import Fields, read_archive, write_archive
 from apmax.app.decisions import Decision
-from apmax.app.drift import drift_warnings
+from apmax.app.drift import checked_profile, drift_warnings
 from apmax.app.features import (
     CATEGORY,
     DATE,
@@ -70,7 +72,7 @@ class Model:
     """The models that were compared in training."""
     operating_point: Decision | None = None
     """The threshold chosen on labelled data with `apmax threshold`."""
-    profile: dict[str, Any] = field(default_factory=dict)
+    profile: dict[str, Any] | None = None
     """Distributions of the training data, from `apmax.app.drift.profile`."""
 
     @property
@@ -160,17 +162,24 @@ class Model:
             if place is not None:
                 parts = parts @ np.eye(len(names))[place]
             return pd.DataFrame(parts, columns=names)
+        if not hasattr(features, "columns"):
+            features = pd.DataFrame(features, columns=classifier.columns_.names)
         try:
-            parts = classifier.explain(features)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the columns of a matrix have no names
+                parts = classifier.explain(features)
         except ParameterError:
             raise ParameterError(
                 f"{self.name} has no reasons, because it is made of trees: train with --model "
                 "additive, whose scores are a sum of effects of columns"
             ) from None
-        if hasattr(parts, "columns"):
-            return parts.drop(columns=INTERCEPT).reset_index(drop=True)
-        columns = self.feature_names()
-        return pd.DataFrame(parts[:, :-1], columns=columns[: parts.shape[1] - 1])
+        parts = parts.drop(columns=INTERCEPT).reset_index(drop=True)
+        if self.preprocessor is None:
+            number = re.compile(r"\bx(\d+)\b")
+            parts.columns = [
+                number.sub(lambda found: f"feature {int(found[1]) + 1}", name) for name in parts
+            ]
+        return parts
 
     def strongest_features(self, X: Any, count: int = 20) -> list[tuple[str, float]]:
         """Return the features of a linear model with the largest effect of one deviation."""
@@ -293,7 +302,7 @@ def _model_from(stored: Fields) -> Model:
         {name: number_format(*pair) or PLAIN for name, pair in formats},
         Leaderboard(tuple(_standing_from(one) for one in stored.records("leaderboard"))) or None,
         None if point is None else Decision.from_metadata(point),
-        stored.plain("profile"),
+        checked_profile(stored.plain("profile")) if "profile" in stored else None,
     )
     if {model.positive, model.negative} != set(classifier.classes_):
         raise ModelFileError("the labels are not those of the classifier")
@@ -388,5 +397,3 @@ def _preprocessor_from(stored: Fields) -> TablePreprocessor:
 
 def _levels_from(stored: Fields) -> tuple[list[str], list[str]]:
     return stored.texts("kept"), stored.texts("rare")
-
-

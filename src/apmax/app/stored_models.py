@@ -30,7 +30,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class LogisticTerms:
-    """The mean of logistic regressions on a table, as one line per number and value per category."""
+    """The mean of logistic regressions: a line for each number, a value for each category."""
 
     slope: Floats
     offset: Floats
@@ -57,12 +57,14 @@ class LogisticTerms:
     def mean_of(cls, models: Sequence[Pipeline], columns: Columns) -> LogisticTerms:
         """Return the mean of pipelines of `apmax.tabular.logistic`."""
         found = [cls._of(model, columns) for model in models]
+        tables = zip(*(one.categories for one in found), strict=True)
         return cls(
-            *(np.mean([getattr(one, name) for one in found], axis=0)
-              for name in ("slope", "offset", "missing")),
-            [np.mean(values, axis=0) for values in zip(*(o.categories for o in found), strict=True)],
+            np.mean([one.slope for one in found], axis=0),
+            np.mean([one.offset for one in found], axis=0),
+            np.mean([one.missing for one in found], axis=0),
+            [np.mean(values, axis=0) for values in tables],
             float(np.mean([one.intercept for one in found])),
-        )  # fmt: skip
+        )
 
     @classmethod
     def _of(cls, model: Pipeline, columns: Columns) -> LogisticTerms:
@@ -233,7 +235,6 @@ def _trees_from(stored: Fields, width: int) -> TreeEnsemble:
 
 def _logistic_terms_from(stored: Fields, columns: Columns) -> LogisticTerms:
     count = len(columns.numeric)
-    numbers = [stored.floats(name, size=count) for name in ("slope", "offset", "missing")]
     categories = stored.records("categories")
     if len(categories) != len(columns.categorical):
         raise ModelFileError("the logistic regression has another number of columns")
@@ -241,7 +242,13 @@ def _logistic_terms_from(stored: Fields, columns: Columns) -> LogisticTerms:
         Fields({"values": one.values}, one.arrays).floats("values", size=len(levels.names))
         for one, levels in zip(categories, columns.of_category, strict=True)
     ]
-    return LogisticTerms(*numbers, values, stored.number("intercept"))
+    return LogisticTerms(
+        stored.floats("slope", size=count),
+        stored.floats("offset", size=count),
+        stored.floats("missing", size=count),
+        values,
+        stored.number("intercept"),
+    )
 
 
 def _columns_document(columns: Columns) -> Document:
@@ -285,9 +292,7 @@ def _effect_document(effect: Effect) -> Document:
     return {"kind": type(effect).__name__, **document}
 
 
-def _additive_from(
-    stored: Fields, columns: Columns, of: AutoAPClassifier
-) -> AdditiveAPClassifier:
+def _additive_from(stored: Fields, columns: Columns, of: AutoAPClassifier) -> AdditiveAPClassifier:
     model = AdditiveAPClassifier()
     effects = [_effect_from(one, columns) for one in stored.records("effects")]
     model.shape_functions_ = {effect.name: effect for effect in effects}

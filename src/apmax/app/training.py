@@ -6,7 +6,6 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -156,7 +155,9 @@ def train_model(
         "seed": seed,
     }
     trained = Model(
-        Pipeline([*([("table", preprocessor)] if preprocessor else []), ("classifier", classifier)]),
+        Pipeline(
+            [*([("table", preprocessor)] if preprocessor else []), ("classifier", classifier)]
+        ),
         positive,
         negative,
         dataset.target,
@@ -179,7 +180,7 @@ def _is_dense(dataset: Dataset) -> bool:
     if dataset.is_table or not sp.issparse(dataset.X):
         return True
     rows, columns = dataset.X.shape
-    return columns <= MAX_DENSE_WIDTH and rows * columns <= MAX_DENSE_CELLS
+    return bool(columns <= MAX_DENSE_WIDTH and rows * columns <= MAX_DENSE_CELLS)
 
 
 def _preprocessor(dataset: Dataset, *, linear: bool) -> TablePreprocessor | None:

@@ -70,7 +70,17 @@ def test_every_error_is_one_line_with_a_remedy(folder: Path, name: str) -> None:
     few.to_csv("few.csv", index=False)
     np.savez("only-x.npz", X=np.eye(4))
     if "MODEL" in command:
-        run("--quiet", "train", "loans.csv", "--target", "last", "--model", "logistic", "-o", "MODEL")
+        run(
+            "--quiet",
+            "train",
+            "loans.csv",
+            "--target",
+            "last",
+            "--model",
+            "logistic",
+            "-o",
+            "MODEL",
+        )
         made_loans(20, 2).drop(columns="city").to_csv("short.csv", index=False)
     result = run(*shlex.split(command), fails=True)
     assert result.exit_code == 1

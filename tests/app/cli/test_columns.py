@@ -131,7 +131,16 @@ def test_rows_without_a_label_are_refused_or_left_out(folder: Path) -> None:
     frame = pd.read_csv("loans.csv")
     frame.loc[:9, "defaulted"] = None
     frame.to_csv("partly.csv", index=False)
-    command = ("train", "partly.csv", "--target", "defaulted", "--model", "logistic", "-o", "m.apmax")
+    command = (
+        "train",
+        "partly.csv",
+        "--target",
+        "defaulted",
+        "--model",
+        "logistic",
+        "-o",
+        "m.apmax",
+    )
     result = run(*command, fails=True)
     assert "is missing in 10 of 600 rows, first in row 1" in result.stderr
     assert "--drop-unlabelled" in result.stderr

@@ -65,10 +65,10 @@ def predict(
         from scipy.special import expit
 
         from apmax.app.decisions import make_rule
-        from apmax.app.reasons import strongest_reasons
         from apmax.app.files import write_file
         from apmax.app.io import load
         from apmax.app.model import load_model
+        from apmax.app.reasons import strongest_reasons
 
         check_outputs(out, inputs=[model, data, valid])
         if out is not None and out.suffix.lower() not in (".csv", ".parquet"):

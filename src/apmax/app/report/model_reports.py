@@ -110,7 +110,7 @@ def model_report(
         dataset.source.name,
         [ScoredModel(model.name, dataset.labels(), probabilities)],
         **_explanation(model, dataset),
-        drift=psi(model.profile, dataset.X, probabilities) if model.profile else (),
+        drift=() if model.profile is None else psi(model.profile, dataset.X, probabilities),
         warnings=warnings,
         facts=facts,
         command=command,
