@@ -31,5 +31,5 @@ def demo(
         from apmax.app.io import load
 
         dataset = load(DATA, target=TARGET)
-        files = {"report": out / "report.html", "csv": out / "tables"}
-        show_comparison(console, dataset, **files, settings=SETTINGS, title=TITLE)
+        page, tables = out / "report.html", out / "tables"
+        show_comparison(console, dataset, page, settings=SETTINGS, title=TITLE, csv=tables)
