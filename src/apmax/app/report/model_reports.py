@@ -11,11 +11,18 @@ from scipy.special import expit
 from apmax.app.drift import psi
 from apmax.app.io import Dataset
 from apmax.app.model import Model
+from apmax.app.report.effects import traced_effects
 from apmax.app.report.provenance import provenance
 from apmax.app.report.results import Report, ScoredModel
 from apmax.app.training import TrainedModel
-from apmax.tabular.library import ADDITIVE
+from apmax.metrics import average_precision
+from apmax.tabular import Standing
+from apmax.tabular.library import ADDITIVE, LOGISTIC
 from apmax.validation import Floats
+
+TRAINING_AP = "AP in training, by cross-validation"
+MIN_SURPRISE = 0.05
+"""Gain in AP over cross-validation below which there is no warning."""
 
 
 def training_report(
@@ -92,29 +99,37 @@ def model_report(
     note : str
         Where the probabilities come from.
     """
-    probabilities = np.asarray(expit(log_odds))
-    trained = {"training rows": f"{model.facts['rows']:,}"} if "rows" in model.facts else {}
-    if "cv_ap" in model.facts:
-        error = model.facts.get("cv_ap_se")
-        trained["AP in training, by cross-validation"] = f"{model.facts['cv_ap']:.3f}" + (
-            "" if error is None else f" ± {error:.3f}"
-        )
-    facts = {
-        **provenance(dataset.source),
-        **_labels(model),
-        **trained,
-        **({"probabilities": note} if note else {}),
-        **_weights(dataset),
-    }
+    y, probabilities = dataset.labels(), np.asarray(expit(log_odds))
+    facts = {**provenance(dataset.source), **_labels(model)}
+    if "rows" in model.facts:
+        facts["training rows"] = f"{model.facts['rows']:,}"
+    if model.leaderboard:
+        standing = next(one for one in model.leaderboard if one.chosen)
+        facts[TRAINING_AP] = f"{standing.ap:.3f} ± {standing.ap_se:.3f}"
+        warnings = [*warnings, *_too_good(average_precision(y, log_odds), standing)]
+    if note:
+        facts["probabilities"] = note
+    facts |= _weights(dataset)
     return Report(
         dataset.source.name,
-        [ScoredModel(model.name, dataset.labels(), probabilities)],
+        [ScoredModel(model.name, y, probabilities)],
         **_explanation(model, dataset),
         drift=() if model.profile is None else psi(model.profile, dataset.X, probabilities),
         warnings=warnings,
         facts=facts,
         command=command,
     )
+
+
+def _too_good(ap: float, standing: Standing) -> list[str]:
+    """Warn of an AP that rows which the model was not fitted to hardly ever have."""
+    error = 0.0 if np.isnan(standing.ap_se) else standing.ap_se
+    if ap <= standing.ap + max(MIN_SURPRISE, 4 * error):
+        return []
+    return [
+        f"AP is {ap:.3f} on these rows but {standing.ap:.3f} ± {standing.ap_se:.3f} in "
+        "cross-validation: if they were used for training, this report is too optimistic"
+    ]
 
 
 def _labels(model: Model) -> dict[str, str]:
@@ -129,12 +144,20 @@ def _weights(dataset: Dataset) -> dict[str, str]:
 
 
 def _explanation(model: Model, dataset: Dataset) -> dict[str, Any]:
-    """Return the effects of an additive model, also in a stack, or the weights of a linear one."""
+    """Return the effects of columns or the weights of features, if the model has any."""
+    if model.coef is not None:
+        return {"coefficients": model.strongest_features(dataset.X)}
     functions = getattr(model.classifier, "shape_functions_", None)
     if functions:
         return {"effects": tuple(functions.values()), "effects_of": model.name}
-    members = getattr(model.classifier, "models_", {}).get(ADDITIVE, ())
-    if members:
+    members = getattr(model.classifier, "models_", {})
+    if ADDITIVE in members:
         name = f"{ADDITIVE}, a part of the {model.name}"
-        return {"effects": tuple(members[0].shape_functions_.values()), "effects_of": name}
-    return {"coefficients": model.strongest_features(dataset.X)}
+        return {
+            "effects": tuple(members[ADDITIVE][0].shape_functions_.values()),
+            "effects_of": name,
+        }
+    if [*members] == [LOGISTIC] and dataset.is_table:
+        traced = traced_effects(model.features(dataset.X), model.explain(dataset.X))
+        return {"effects": tuple(traced), "effects_of": model.name}
+    return {}
