@@ -1,5 +1,6 @@
 """Build the source archive and the wheel, check them, and try the wheel in an empty environment.
 
+Writes a list of components (SBOM, CycloneDX) and the licences of all dependencies beside the wheel.
 Prints the installed size of the core without extras and the time of ``import apmax``, and stores
 them in ``docs/results/release.json``.
 """
@@ -69,12 +70,15 @@ def main() -> None:
         run(core, "-c", LIBRARY, cwd=folder)
         packages = next((folder / "core" / "lib").glob("python*")) / "site-packages"
         own = size(packages / "apmax")
-        every = size(packages) - sum(
-            size(packages / one) for one in ("pip", "setuptools") if (packages / one).exists()
-        )
+        every = size(packages) - size(packages / "pip") - size(packages / "setuptools")
         seconds = min(float(run(core, "-c", IMPORT, cwd=folder)) for _ in range(5))
         app = installed(folder / "app", f"{wheel}[app,trees]")
         run(app.parent / "apmax", "demo", "--out", folder / "demo", cwd=folder)
+        bom = wheel.with_suffix(".cdx.json")
+        tool = (sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible")
+        run(*tool, "--output-file", bom, app)
+        tool = (sys.executable, "-m", "piplicenses", "--python", app, "--format", "markdown")
+        (DIST / "LICENCES.md").write_text(run(*tool, "--with-urls"))
         assert (folder / "demo" / "report.html").stat().st_size > 10_000
     facts = {
         "wheel_bytes": wheel.stat().st_size,
