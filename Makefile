@@ -9,7 +9,7 @@ DEMO_READY := .venv/.demo-ready
 AXE := .browser/axe.min.js
 AXE_SHA256 := 2277b0a3ef47af9b52497faa3e71598e86e0a0e5e6eb295207a5657ede4709af
 
-.PHONY: help setup test test-min soak lint format demo bench bench-linear bench-quality bench-torch bench-surrogates bench-tabular bench-remedies browser docs docs-gallery docs-serve numbers dist audit hashes clean
+.PHONY: help setup test test-min soak lint format demo picture bench bench-linear bench-quality bench-torch bench-surrogates bench-tabular bench-remedies browser docs docs-gallery docs-serve numbers dist audit hashes clean
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
@@ -21,7 +21,7 @@ $(DEMO_READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv --clear .venv
 	@$(PIP) install --constraint constraints.txt --upgrade pip
 	@$(PIP) install --constraint constraints.txt --group build
-	@$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[app]'
+	@$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[app,trees]'
 	@touch $@
 
 $(READY): $(DEMO_READY)
@@ -57,6 +57,11 @@ format: setup  ## format the code
 
 demo: $(DEMO_READY)  ## train on real data, print the leaderboard, write demo-report/
 	@$(BIN)/apmax demo
+
+picture: demo  ## renew the pictures of the report in docs/images; needs Chromium
+	@for scheme in 1:demo 0:demo-dark; do \
+	  chromium --headless --no-sandbox --hide-scrollbars --window-size=1200,1690 --blink-settings=preferredColorScheme=$${scheme%%:*} \
+	    --screenshot=docs/images/$${scheme#*:}.png demo-report/report.html 2>/dev/null && echo "docs/images/$${scheme#*:}.png"; done
 
 bench: setup  ## benchmark the objective and the metric; exits with 1 if a bar is missed
 	@$(BIN)/python -m benchmarks

@@ -183,7 +183,7 @@ def test_the_page_contains_all_sections_and_the_winner_comes_first() -> None:
     for needed in ("Average precision", "95 %", "alerts per 1,000", "feature 0", "ROC AUC", "PSI"):
         assert needed in page.words
     assert "feature 25" not in page.words  # only the largest weights
-    assert "5 less frequent categories are not shown" in page.words
+    assert "13 less important categories are not shown" in page.words
     assert "3 less important effects" in page.words
     assert len(set(page.ids)) == len(page.ids)
 
