@@ -13,8 +13,12 @@ name                       rows in the batch                           other row
 ``none``                   U_i = g̃_i                                   not kept
 ``moving_average``         U_i ← Π[(1−β₀) U_i + β₀ g̃_i]                unchanged
 ``randomized_coordinate``  U_i ← Π[(1−β₀) U_i + β₀ (m/B) g̃_i]          U_i ← Π[(1−β₀) U_i]
+``elapsed_average``        U_i ← Π[φ U_i + (1−φ) g̃_i]                  unchanged
 ``msvr``                   moving average + θ (g̃_i − g̃′_i)             unchanged
 =========================  ==========================================  =====================
+
+φ is the product of 1 − β₀ over the rounds since U_i was last updated. A row that is rarely seen
+thus gives more weight to its new estimate, and U follows the model equally fast for any m/B.
 
 Directions (what the learning rate η multiplies, eq. ada)
 
@@ -31,7 +35,7 @@ Symbols: β₀ is ``beta0``, β₁ is ``beta1``, β′ is ``beta2``, δ is ``del
 ``bounds``. Betas weigh the NEW value, as in the paper; torch's betas are one minus ours.
 
 Differs from the paper: a row of U starts at its first estimate instead of a free U₁, and U and
-g are means over the n examples instead of sums.
+g are means over the n examples instead of sums. ``elapsed_average`` is not part of the paper.
 """
 
 from __future__ import annotations
@@ -64,6 +68,8 @@ class Tracker:
     """Whether rows of U are kept between rounds."""
     decays: bool = False
     """Whether rows outside the batch decay by 1 − β₀ and estimates are scaled by m/B."""
+    normalised: bool = False
+    """Whether that decay reduces the weight of a row beside its new estimate, not its value."""
     needs_previous: bool = False
     """Whether the estimate at the previous parameters is needed (MSVR)."""
 
@@ -107,6 +113,7 @@ _TRACKERS = (
     Tracker("none", remembers=False),
     Tracker("moving_average"),
     Tracker("randomized_coordinate", decays=True),
+    Tracker("elapsed_average", decays=True, normalised=True),
     Tracker("msvr", needs_previous=True),
 )
 _DIRECTIONS = (

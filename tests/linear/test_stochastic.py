@@ -13,7 +13,7 @@ from apmax import surrogate_ap
 from apmax.linear._rounds import Draws, draw_distinct
 from apmax.linear.design import Design
 from apmax.linear.stochastic import StochasticRun
-from apmax.methods import METHODS, Method
+from apmax.methods import METHODS, Method, resolve_method
 from apmax.objective.surrogates import resolve
 from apmax.validation import Floats
 from tests.oracle.algorithms import rounds_of
@@ -42,9 +42,9 @@ def gamma_of(method: Method) -> float:
 
 
 def start_run(
-    name: str, matrix: Any = X, scale: Floats | None = None, **changes: Any
+    name: str | Method, matrix: Any = X, scale: Floats | None = None, **changes: Any
 ) -> StochasticRun:
-    method = METHODS[name]
+    method = resolve_method(name)
     options: dict[str, Any] = {
         "surrogate": resolve(method.surrogate),
         "gamma": gamma_of(method),
@@ -93,6 +93,16 @@ def test_every_solver_equals_the_reference_step_by_step(name: str, sampling: str
     for step in range(ROUNDS):
         run.advance(1)
         np.testing.assert_allclose(run.w, expected[step], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["moap-v2", "adap-adam"])
+def test_the_elapsed_average_equals_the_reference(name: str) -> None:
+    chosen = draws("shared")
+    method = replace(METHODS[name], name="variant", tracker="elapsed_average")
+    expected = reference(method, chosen)
+    run = start_run(method, draws=lambda rounds: as_arrays(chosen[:rounds], "shared"))
+    run.advance(ROUNDS)
+    np.testing.assert_allclose(run.w, expected[-1], rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("gamma", [40.0, 900.0], ids=["near", "too far apart to share an exp"])

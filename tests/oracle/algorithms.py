@@ -143,11 +143,16 @@ def rounds_of(
     if first_visit == "zero":
         U = project(omega, np.zeros((problem.m, 2)))
     m = np.zeros_like(w)
+    phi = np.ones((problem.m, 1))  # Π (1 − β₀) since each row was updated
     for t, draw in enumerate(draws, start=1):
         B, estimate, b0 = draw.rows, problem.inner(w, draw), method.schedule.at(beta0, t)
         seen = ~np.isnan(U[B])
         if not method.tracker.remembers:
             U[B] = estimate
+        elif method.tracker.normalised:
+            phi *= 1 - b0
+            U[B] = np.where(seen, phi[B] * U[B] + (1 - phi[B]) * estimate, estimate)
+            phi[B] = 1.0
         elif method.tracker.decays:  # line 5 of Algorithm 2
             moved = project(omega, (1 - b0) * U)
             moved[B] = (1 - b0) * U[B] + b0 * (problem.m / B.size) * estimate

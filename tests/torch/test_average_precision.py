@@ -82,7 +82,9 @@ def test_the_average_precision_is_that_of_the_positives_seen(first_visit: str) -
     assert loss.average_precision() == pytest.approx(-value.item(), rel=1e-6)
 
 
-@pytest.mark.parametrize("tracker", ["none", "moving_average", "randomized_coordinate"])
+@pytest.mark.parametrize(
+    "tracker", ["none", "moving_average", "randomized_coordinate", "elapsed_average"]
+)
 @pytest.mark.parametrize("surrogate", ["squared_hinge", "logistic"])
 @pytest.mark.parametrize("first_visit", ["estimate", "zero"])
 def test_the_compiled_loop_equals_the_torch_operations(

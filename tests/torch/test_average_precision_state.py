@@ -101,7 +101,31 @@ def test_a_checkpoint_of_another_problem_is_refused(labels: Any, options: Any, f
     first, other = APLoss(POSITIVE), APLoss(labels, **options)
     first(SCORES[GOOD], GOOD)
     before = saved(other)
-    with pytest.raises(RuntimeError, match=f"'gamma': 20.0}}, but this loss has .*{found}"):
+    words = f"'gamma': 20.0}}, but this loss has .*{found}"
+    with (
+        pytest.warns(UserWarning, match="U is not loaded"),
+        pytest.raises(RuntimeError, match=words),
+    ):
         other.load_state_dict(saved(first))
     assert_same_state(other, before)
     APLoss(POSITIVE).half().load_state_dict(saved(first))
+
+
+def test_a_model_loads_for_other_data_without_strict() -> None:
+    """The model's weights are loaded; U starts empty."""
+
+    class Model(torch.nn.Module):
+        def __init__(self, labels: Any) -> None:
+            super().__init__()
+            self.linear, self.loss = torch.nn.Linear(3, 1), APLoss(labels)
+
+    first, second = Model(POSITIVE), Model(np.append(POSITIVE, [True] * 50))
+    first.loss(SCORES[GOOD], GOOD)
+    warned = pytest.warns(UserWarning, match="its U is not loaded")
+    with warned, pytest.raises(RuntimeError, match="strict=False"):
+        second.load_state_dict(saved(first))
+    with pytest.warns(UserWarning, match="its U is not loaded"):
+        second.load_state_dict(saved(first), strict=False)
+    torch.testing.assert_close(second.linear.weight, first.linear.weight)
+    assert second.loss.tracked().isnan().all()
+    assert int(second.loss.rounds) == 0

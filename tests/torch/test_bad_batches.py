@@ -11,6 +11,7 @@ import torch
 
 from apmax.errors import (
     ApmaxError,
+    LabelError,
     NonFiniteError,
     NoPositiveError,
     NotNumericError,
@@ -28,6 +29,7 @@ from tests.torch.nine_positives import (
     SCORES,
     N,
     assert_same_state,
+    batch,
     both_ways,
     saved,
 )
@@ -45,6 +47,8 @@ def bad_batches() -> dict[str, tuple[Any, Any, Any]]:
         "NaN scores": (broken, GOOD, NonFiniteError),
         "infinite scores": (endless, GOOD, NonFiniteError),
         "logits": (scores * 50, GOOD, ParameterError),
+        "a score below 0": (scores - scores.min() - 0.01, GOOD, ParameterError),
+        "a score above 1": (scores - scores.max() + 1.01, GOOD, ParameterError),
         "a column": (scores[:, None].expand(-1, 2), GOOD, ShapeError),
         "too few indices": (scores, GOOD[1:], ShapeError),
         "an index outside": (scores, outside, ParameterError),
@@ -168,3 +172,66 @@ def test_what_u_was_tracked_with_cannot_be_changed() -> None:
     for name in ("gamma", "surrogate", "spread"):
         with pytest.raises(AttributeError):
             setattr(loss, name, 1.0)
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["compiled", "torch"])
+@pytest.mark.parametrize("kind", [torch.bool, torch.int64, torch.float32])
+def test_labels_of_a_batch_reveal_a_wrong_index(which: int, kind: Any) -> None:
+    """For example positions in a Subset, where the loss has the labels of the whole data."""
+    loss = both_ways(POSITIVE)[which]
+    labels = torch.from_numpy(POSITIVE)[GOOD].to(kind)
+    loss(SCORES[GOOD], GOOD, labels)
+    before = saved(loss)
+    shifted = (GOOD + 5) % N
+    with pytest.raises(LabelError, match=r"disagree for \d+ of 12 .* for a Subset use"):
+        loss(SCORES[GOOD], shifted, labels)
+    with pytest.raises(ShapeError, match="shape of `scores`"):
+        loss(SCORES[GOOD], GOOD, labels[1:])
+    assert_same_state(loss, before)
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["compiled", "torch"])
+def test_logits_give_the_loss_of_their_sigmoid(which: int) -> None:
+    losses = both_ways(POSITIVE, from_logits=True)[which], both_ways(POSITIVE)[which]
+    logits = 6.0 * (SCORES - 0.5)
+    rng = np.random.default_rng(4)
+    for _ in range(5):
+        index = batch(rng)
+        z, w = (logits[index].clone().requires_grad_() for _ in range(2))
+        values = losses[0](z, index), losses[1](torch.sigmoid(w), index)
+        for value in values:
+            value.backward()
+        torch.testing.assert_close(values[0], values[1], rtol=1e-12, atol=0)
+        torch.testing.assert_close(z.grad, w.grad, rtol=1e-10, atol=1e-15)
+
+
+@pytest.mark.parametrize("gamma", [0.1, 0.9, 1.9])
+def test_a_flat_slope_is_reported_with_the_name_of_the_moving_average(gamma: float) -> None:
+    with pytest.warns(UserWarning, match=r"which LibAUC calls gamma, is beta0"):
+        APLoss(POSITIVE, gamma=gamma)
+    APLoss(POSITIVE, gamma=gamma, spread=None)
+    APLoss(POSITIVE, gamma=gamma, surrogate="squared_hinge")
+
+
+def test_skipping_more_than_a_quarter_of_the_batches_warns_once() -> None:
+    loss = APLoss(POSITIVE)
+
+    def train(steps: int) -> None:
+        for step in range(steps):
+            index = GOOD if step % 2 else NO_POSITIVES
+            loss(SCORES[index], index)
+
+    with pytest.warns(UserWarning, match="16 of 32 batches had no ranking") as caught:
+        train(130)
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize(
+    ("keyword", "advice"),
+    [("data_len", "first argument"), ("pos_len", "first argument"), ("margin", "gamma=")],
+)
+def test_keywords_of_libauc_are_explained(keyword: str, advice: str) -> None:
+    with pytest.raises(ParameterError, match=f"APLoss has no `{keyword}`: write .*{advice}"):
+        APLoss(POSITIVE, **{keyword: 1})
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        APLoss(POSITIVE, gama=1)

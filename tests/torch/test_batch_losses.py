@@ -10,7 +10,14 @@ import pytest
 import torch
 
 from apmax import average_precision
-from apmax.errors import LabelError, NonFiniteError, NoPositiveError, NotNumericError, ShapeError
+from apmax.errors import (
+    LabelError,
+    NonFiniteError,
+    NoPositiveError,
+    NotNumericError,
+    ParameterError,
+    ShapeError,
+)
 from apmax.torch import ExactAPLoss, SmoothAPLoss
 
 LOSSES = [SmoothAPLoss, ExactAPLoss]
@@ -26,7 +33,8 @@ def test_smooth_ap_by_hand() -> None:
     b = sigmoid(2 - 0), sigmoid(1 - 0)
     first = (1 + a[1]) / (1 + a[0] + a[1])
     last = (1 + b[0]) / (1 + b[0] + b[1])
-    loss = SmoothAPLoss(1.0)(torch.tensor([2.0, 1.0, 0.0]).double(), torch.tensor([1, 0, 1]))
+    smooth = SmoothAPLoss(1.0, spread=None)
+    loss = smooth(torch.tensor([2.0, 1.0, 0.0]).double(), torch.tensor([1, 0, 1]))
     assert loss.item() == pytest.approx(1 - (first + last) / 2, rel=1e-12)
 
 
@@ -101,3 +109,26 @@ def test_bad_batches_are_refused(make: Any) -> None:
     for s, y, error in bad:
         with pytest.raises(error):
             make()(s, y)
+
+
+@pytest.mark.parametrize("make", LOSSES)
+def test_logits_are_refused_unless_they_are_announced(make: Any) -> None:
+    logits = torch.tensor([2.0, -1.0, 0.5, -3.0]).double()
+    labels = torch.tensor([1, 0, 1, 0])
+    with pytest.raises(ParameterError, match="from_logits=True"):
+        make()(logits, labels)
+    expected = make()(torch.sigmoid(logits), labels)
+    assert make(from_logits=True)(logits, labels) == pytest.approx(expected.item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("make", LOSSES)
+def test_skipping_more_than_a_quarter_of_the_batches_warns_once(make: Any) -> None:
+    loss, scores = make(), torch.rand(4)
+
+    def train(steps: int) -> None:
+        for step in range(steps):
+            loss(scores, torch.tensor([int(step % 3 > 0), 0, 0, 0]))
+
+    with pytest.warns(UserWarning, match="11 of 32 batches had no ranking") as caught:
+        train(140)
+    assert len(caught) == 1

@@ -44,31 +44,39 @@ def test_value_and_gradient_are_those_of_the_definition() -> None:
 LOW, HIGH = np.array([0.0, 0.01]), np.array([0.3, 2.0])
 
 
-def eager_update(u: Any, seen: Any, rows: Any, g: Any, tracker: Tracker, beta0: float) -> None:
+def eager_update(
+    u: Any, seen: Any, phi: Any, rows: Any, g: Any, tracker: Tracker, beta0: float
+) -> None:
     """The table of apmax.methods, row by row: every row of U is written in every round."""
+    phi *= 1 - beta0
     scale = u.shape[0] / rows.size if tracker.decays else 1.0
     updated = np.clip((1 - beta0) * u[rows] + beta0 * scale * g, LOW, HIGH)
     first = ~seen[rows][:, None] | (not tracker.remembers)
-    if tracker.decays:
+    if tracker.normalised:
+        updated = np.clip(phi[rows] * u[rows] + (1 - phi[rows]) * g, LOW, HIGH)
+        phi[rows] = 1.0
+    elif tracker.decays:
         u[seen] = np.clip((1 - beta0) * u[seen], LOW, HIGH)
     u[rows] = np.where(first, np.clip(g, LOW, HIGH), updated)
     seen[rows] = True
 
 
-@pytest.mark.parametrize("name", ["none", "moving_average", "randomized_coordinate"])
+@pytest.mark.parametrize(
+    "name", ["none", "moving_average", "randomized_coordinate", "elapsed_average"]
+)
 @pytest.mark.parametrize("first_visit", ["estimate", "zero"])
 @pytest.mark.parametrize("schedule", ["constant", "inverse_sqrt"])
 def test_trackers_follow_the_method_table(name: str, first_visit: str, schedule: str) -> None:
     options = {"tracker": name, "first_visit": first_visit, "schedule": schedule, "beta0": 0.6}
     loss = CompositionalLoss(ratio, 20, 2, box=(LOW, HIGH), **options).double()
     u = np.clip(np.zeros((20, 2)), LOW, HIGH)
-    seen = np.full(20, first_visit == "zero")
+    seen, phi = np.full(20, first_visit == "zero"), np.ones((20, 1))
     rng = np.random.default_rng(0)
     for t in range(1, 60):
         rows = rng.choice(20, 4, replace=False)
         estimate = rng.random((4, 2))
         beta0 = 0.6 if schedule == "constant" else 0.6 / math.sqrt(t)
-        eager_update(u, seen, rows, estimate, TRACKERS[name], beta0)
+        eager_update(u, seen, phi, rows, estimate, TRACKERS[name], beta0)
         value = loss(torch.from_numpy(estimate), torch.from_numpy(rows))
         assert value.item() == pytest.approx(float(ratio(u[rows]).mean()), rel=1e-9)
     kept = u[: loss.U.shape[0]]  # the tracker "none" keeps no rows

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from apmax import surrogate_ap
-from apmax.errors import NonFiniteError
+from apmax.errors import NonFiniteError, NotNumericError, ShapeError, WeightError
 from apmax.objective.surrogates import LOGISTIC, Surrogate, resolve
 from apmax.torch import ExactAPLoss, exact_loss
 from apmax.torch.logistic_summary import CHUNK, MAX_CELLS, summary_ap
@@ -45,7 +45,7 @@ def assert_is_minus_ap(value: Any, gradient: Any, case: Case, surrogate: str, ga
 @pytest.mark.parametrize("case", BOTH_CLASSES, ids=NAMES)
 def test_value_and_gradient_are_those_of_all_pairs(case: Any, surrogate: str, gamma: float) -> None:
     scores = torch.from_numpy(case.scores).clone().requires_grad_()
-    loss = ExactAPLoss(surrogate=surrogate, gamma=gamma)
+    loss = ExactAPLoss(surrogate=surrogate, gamma=gamma, spread=None)
     value = loss(scores, torch.from_numpy(case.positive))
     value.backward()
     assert_is_minus_ap(value.detach(), scores.grad, case, surrogate, gamma)
@@ -82,7 +82,7 @@ def test_other_devices_use_the_summary_within_its_range(
     monkeypatch.setattr(exact_loss, "summary_ap", summary)
     scores = torch.from_numpy(RNG.random(60) * spread).requires_grad_()
     positive = torch.arange(60) % 3 == 0
-    value = ExactAPLoss()(scores, positive)
+    value = ExactAPLoss(spread=None)(scores, positive)
     value.backward()
     case = Case("", scores.detach().numpy(), positive.numpy())
     assert_is_minus_ap(value.detach(), scores.grad, case, "logistic", 20.0)
@@ -111,6 +111,47 @@ def test_scores_whose_squares_overflow_are_refused_by_the_hinge_only() -> None:
         torch.tensor([1e200, 0.0, -1e200], dtype=torch.float64),
         torch.tensor([1, 0, 1]),
     )
-    assert math.isfinite(ExactAPLoss()(scores, labels))
+    assert math.isfinite(ExactAPLoss(spread=None)(scores, labels))
     with pytest.raises(NonFiniteError, match="divide both"):
-        ExactAPLoss(surrogate="squared_hinge")(scores, labels)
+        ExactAPLoss(surrogate="squared_hinge", spread=None)(scores, labels)
+
+
+WEIGHTED = [case for case in CASES if case.weight is not None and not case.positive.all()]
+
+
+@pytest.mark.parametrize("on_device", [False, True], ids=["host", "summary"])
+@pytest.mark.parametrize("case", WEIGHTED, ids=[case.name for case in WEIGHTED])
+def test_weights_count_how_often_an_example_occurs(
+    case: Case, on_device: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if on_device:
+        monkeypatch.setattr(exact_loss, "HOST_DEVICES", ())
+    scores = torch.from_numpy(case.scores).clone().requires_grad_()
+    weight = torch.from_numpy(case.weight)
+    value = ExactAPLoss(gamma=0.7, spread=None)(scores, torch.from_numpy(case.positive), weight)
+    value.backward()
+    exact = case.scores.astype(np.longdouble), case.positive, LOGISTIC, 0.7, case.weight
+    assert value.item() == pytest.approx(float(objective(*exact)), rel=1e-9)
+    expected = objective_gradient(*exact).astype(float)
+    close = 1e-8 * np.abs(expected).max() + 1e-15
+    np.testing.assert_allclose(scores.grad, expected, rtol=0, atol=close)
+
+
+@pytest.mark.parametrize(
+    ("weight", "error", "words"),
+    [
+        (torch.ones(3), ShapeError, "one weight per example"),
+        (torch.tensor([1.0, -1.0, 1.0, 1.0]), WeightError, "≥ 0"),
+        (torch.tensor([1.0, math.nan, 1.0, 1.0]), WeightError, "finite"),
+        (torch.ones(4).long(), NotNumericError, "sample_weight"),
+    ],
+)
+def test_weights_that_cannot_be_used_are_refused(weight: Any, error: Any, words: str) -> None:
+    with pytest.raises(error, match=words):
+        ExactAPLoss()(torch.rand(4), torch.tensor([1, 0, 1, 0]), weight)
+
+
+def test_a_batch_whose_positives_have_no_weight_is_skipped() -> None:
+    loss = ExactAPLoss()
+    assert loss(torch.rand(3), torch.tensor([1, 0, 0]), torch.tensor([0.0, 1, 1])) == 0
+    assert int(loss.skipped) == 1

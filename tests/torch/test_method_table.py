@@ -41,7 +41,8 @@ def test_a_checkpoint_names_a_custom_surrogate() -> None:
     APLoss(POSITIVE, surrogate=CUBED, gamma=0.2).load_state_dict(state)
     other = replace(CUBED, name="other")
     for options in ({}, {"surrogate": CUBED}, {"surrogate": other, "gamma": 0.2}):
-        with pytest.raises(RuntimeError, match=r"'surrogate': 'cubed_hinge', 'gamma': 0\.2}, but"):
+        words = r"'surrogate': 'cubed_hinge', 'gamma': 0\.2}, but"
+        with pytest.warns(UserWarning, match="U"), pytest.raises(RuntimeError, match=words):
             APLoss(POSITIVE, **options).load_state_dict(state)
 
 

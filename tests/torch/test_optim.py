@@ -195,14 +195,38 @@ def test_bad_options_are_named(options: Any, error: Any) -> None:
 
 
 def test_misspelt_options_are_not_swallowed() -> None:
-    with pytest.raises(TypeError, match="betas"):
-        ADAP(parameters(), betas=(0.9, 0.999))
+    with pytest.raises(TypeError, match="beta_1"):
+        ADAP(parameters(), beta_1=0.9)
     with pytest.raises(ParameterError, match="weigth_decay"):
         ADAP([{"params": parameters(), "weigth_decay": 0.1}])
     with pytest.raises(ParameterError, match="beta1"):
         ADAP([{"params": parameters(), "beta1": 7.0}])
     with pytest.raises(ParameterError, match="beta1 and beta2"):
         ADAP([{"params": parameters(), "betas": (0.9, 0.999)}])
+
+
+@pytest.mark.parametrize("make", [ADAP, SOAP, MOAP])
+@pytest.mark.parametrize(
+    ("keyword", "advice"), [("betas", "beta1=0.1"), ("momentum", "beta1="), ("eps", "delta=")]
+)
+def test_keywords_of_torch_are_explained(make: Any, keyword: str, advice: str) -> None:
+    with pytest.raises(
+        ParameterError, match=f"{make.__name__} has no `{keyword}`: write .*{advice}"
+    ):
+        make(parameters(), **{keyword: 0.9})
+
+
+def test_cyclic_schedules_run_without_cycling_the_momentum() -> None:
+    optimizer = ADAP(parameters(), lr=0.1)
+    with pytest.raises(ValueError, match="cycle_momentum"):
+        torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=10)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=0.1, total_steps=10, cycle_momentum=False
+    )
+    first = optimizer.param_groups[0]["lr"]
+    optimizer.step()
+    schedule.step()
+    assert optimizer.param_groups[0]["lr"] > first
 
 
 def test_groups_may_carry_what_schedulers_and_loggers_put_there() -> None:

@@ -11,10 +11,11 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
 from apmax.errors import ParameterError
-from apmax.torch import IndexedDataset, PositiveNegativeBatchSampler
+from apmax.torch import APLoss, IndexedDataset, PositiveNegativeBatchSampler
+from apmax.torch.permutation import LARGEST_ARRAY, Permutation
 
 LABELS = np.isin(np.arange(203), np.random.default_rng(0).choice(203, 17, replace=False))
 
@@ -111,6 +112,104 @@ def test_a_loader_that_reads_ahead_says_how_far_training_is() -> None:
     assert trained + list(resumed) == list(sampler())
 
 
+def test_leaving_a_pass_early_does_not_shorten_the_next_one() -> None:
+    ours, expected = sampler(), sampler()
+    first, second = list(expected), list(expected)
+    for number, batch in enumerate(ours):
+        assert batch == first[number]
+        if number == 3:
+            break
+    assert list(ours) == second
+
+
+def test_workers_that_read_ahead_do_not_lose_batches_when_a_pass_is_left() -> None:
+    data = IndexedDataset(TensorDataset(torch.arange(203.0)))
+    loader = DataLoader(data, batch_sampler=sampler(), num_workers=1, prefetch_factor=3)
+    stream = iter(loader)
+    next(stream)
+    del stream
+    assert [index.tolist() for _, index in loader] == [*sampler_passes(2)][1]
+
+
+def sampler_passes(count: int) -> list[list[list[int]]]:
+    straight = sampler()
+    return [list(straight) for _ in range(count)]
+
+
+def test_two_iterators_at_once_are_two_passes() -> None:
+    ours = sampler()
+    one, other = iter(ours), iter(ours)
+    pairs = [(next(one), next(other)) for _ in range(17)]
+    assert [[pair[k] for pair in pairs] for k in (0, 1)] == sampler_passes(2)
+
+
+def test_a_loaded_pass_is_resumed_once() -> None:
+    saved = sampler()
+    stream = iter(saved)
+    done = [next(stream) for _ in range(5)]
+    resumed = sampler()
+    resumed.load_state_dict(saved.state_dict())
+    first, second = sampler_passes(2)
+    assert done + list(resumed) == first
+    assert list(resumed) == second
+
+
+@pytest.mark.parametrize("size", [1, 2, 1000, LARGEST_ARRAY, LARGEST_ARRAY + 1, 300_000, 524_289])
+def test_a_permutation_holds_every_number_once(size: int) -> None:
+    order = Permutation(size, torch.Generator().manual_seed(3))
+    whole = np.concatenate([order(k, k + 70_000) for k in range(0, size, 70_000)])
+    assert whole.size == size
+    assert (np.bincount(whole, minlength=size) == 1).all()
+
+
+def test_a_computed_permutation_looks_random() -> None:
+    """Neighbours, fixed points and runs are those of a random order, within five deviations."""
+    size = 400_000
+    order = Permutation(size, torch.Generator().manual_seed(1))
+    x = order(0, size).astype(float) / size
+    assert abs(np.corrcoef(np.arange(size), x)[0, 1]) < 5 / np.sqrt(size)
+    for lag in (1, 2, 64, 632, 633, 1024):
+        assert abs(np.corrcoef(x[lag:], x[:-lag])[0, 1]) < 5 / np.sqrt(size)
+    rises = (np.diff(x) > 0).mean()
+    assert abs(rises - 0.5) < 5 / np.sqrt(12 * size)
+    counts, _, _ = np.histogram2d(np.arange(size), x, bins=40)
+    expected = size / 1600
+    assert ((counts - expected) ** 2 / expected).sum() < 1521 + 5 * np.sqrt(2 * 1521)
+    another = Permutation(size, torch.Generator().manual_seed(2))
+    assert (order(0, size) == another(0, size)).sum() < 10
+
+
+def test_a_pass_over_many_negatives_computes_their_order_as_needed() -> None:
+    labels = np.zeros(LARGEST_ARRAY + 5000, bool)
+    labels[::1000] = True
+    ours = PositiveNegativeBatchSampler(labels, 4096, 64)
+    seen = np.bincount(np.concatenate([np.array(batch) for batch in ours]), minlength=labels.size)
+    assert (seen[~labels] == 1).all()
+    assert seen[labels].max() - seen[labels].min() <= 1
+
+
+@pytest.mark.parametrize(
+    ("keyword", "advice"),
+    [("sampling_rate", "positives_per_batch="), ("shuffle", "every pass"), ("dataset", "labels")],
+)
+def test_keywords_of_other_samplers_are_explained(keyword: str, advice: str) -> None:
+    with pytest.raises(ParameterError, match=f"has no `{keyword}`: write .*{advice}"):
+        sampler(**{keyword: 0.5})
+
+
+def test_a_batch_sampler_passed_as_sampler_is_explained() -> None:
+    data = IndexedDataset(TensorDataset(torch.arange(203.0)))
+    with pytest.raises(ParameterError, match="batch_sampler="):
+        next(iter(DataLoader(data, sampler=sampler())))
+
+
+def test_a_sampler_with_replacement_is_explained() -> None:
+    weighted = WeightedRandomSampler([1.0] * 203, 64, generator=torch.Generator().manual_seed(0))
+    index = torch.tensor(list(weighted))
+    with pytest.raises(ParameterError, match=r"twice: .* instead of WeightedRandomSampler"):
+        APLoss(LABELS)(torch.rand(64), index)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -169,3 +268,4 @@ def test_indexed_datasets_yield_the_index_last() -> None:
         IndexedDataset(iter([1, 2]))
     batch = next(iter(DataLoader(data, batch_size=2)))
     assert batch[2].tolist() == [0, 1]
+    assert IndexedDataset([{"x": 5}])[0] == {"x": 5, "index": 0}

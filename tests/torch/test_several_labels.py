@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from apmax import surrogate_ap
-from apmax.errors import LabelError
+from apmax.errors import LabelError, WeightError
 from apmax.torch import APLoss
 
 
@@ -72,7 +72,73 @@ def test_a_label_that_the_batch_lacks_is_left_out() -> None:
     loss(scores, torch.arange(10)).backward()
     assert scores.grad[:, 0].any()
     assert not scores.grad[:, 1].any()
-    assert int(loss.skipped) == 0
+    assert loss.skipped.tolist() == [0, 1]
+    per_label = loss.average_precision_per_label()
+    assert per_label.isnan().tolist() == [False, True]
+    assert loss.average_precision() == pytest.approx(per_label[0].item())
+
+
+def test_a_label_that_is_never_ranked_is_reported() -> None:
+    labels = np.zeros((40, 2))
+    labels[:4, 0] = 1
+    labels[30:34, 1] = 1
+    loss = APLoss(labels)
+
+    def train(steps: int) -> None:
+        for _ in range(steps):
+            loss(torch.rand(20, 2), torch.arange(20))
+
+    with pytest.warns(UserWarning, match=r"labels \[1\] had no ranking in any of 32 batches"):
+        train(70)
+    assert loss.skipped.tolist() == [0, 70]
+
+
+def test_weights_of_labels_are_those_of_a_weighted_mean() -> None:
+    labels, scores = many_labels()
+    index = torch.arange(60)
+    singles = [APLoss(labels[:, k]).double()(scores[:, k], index).item() for k in range(3)]
+    loss = APLoss(labels, label_weights=[1.0, 0.0, 3.0]).double()
+    s = scores.clone().requires_grad_()
+    value = loss(s, index)
+    value.backward()
+    assert value.item() == pytest.approx((singles[0] + 3 * singles[2]) / 4, rel=1e-12)
+    assert s.grad.any(dim=0).tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("weights", [[1.0, 2.0], [1.0, -1.0, 1.0], [0, 0, 0], [1, math.nan, 1]])
+def test_weights_of_labels_that_cannot_be_used_are_refused(weights: Any) -> None:
+    with pytest.raises(WeightError, match="3 finite numbers"):
+        APLoss(many_labels()[0], label_weights=weights)
+
+
+def test_classes_are_one_column_each() -> None:
+    """Mean AP of a multi-class problem, one class against the rest."""
+    rng = np.random.default_rng(8)
+    classes = torch.from_numpy(rng.integers(0, 4, 50))
+    labels = torch.nn.functional.one_hot(classes)
+    logits = torch.from_numpy(rng.normal(size=(50, 4)))
+    scores = logits.softmax(1)
+    value = APLoss(labels).double()(scores, torch.arange(50), labels)
+    singles = [
+        surrogate_ap(scores[:, k].numpy(), labels[:, k].numpy(), surrogate="logistic").value
+        for k in range(4)
+    ]
+    assert value.item() == pytest.approx(-np.mean(singles), rel=1e-9)
+    as_logits = APLoss(labels, from_logits=True).double()(logits, torch.arange(50))
+    expected = APLoss(labels).double()(logits.sigmoid(), torch.arange(50))
+    assert as_logits.item() == pytest.approx(expected.item(), rel=1e-12)
+
+
+def test_labels_of_a_batch_are_compared_column_by_column() -> None:
+    labels, scores = many_labels()
+    labels[3, 1] = math.nan
+    loss, index = APLoss(labels), torch.arange(60)
+    given = torch.from_numpy(labels)
+    loss(scores, index, given)
+    wrong = given.clone()
+    wrong[7, 2] = 1 - wrong[7, 2]
+    with pytest.raises(LabelError, match=r"1 of 60 examples: example 7, label 2 is"):
+        loss(scores, index, wrong)
 
 
 def test_minus_one_without_zero_is_refused_for_several_labels() -> None:

@@ -56,6 +56,7 @@ class Rules(NamedTuple):
     population: bool  # pairs: unbiased for all data, otherwise the batch stands for itself
     remembers: bool  # tracker
     decays: bool  # tracker
+    normalised: bool  # tracker
     omega: Omega  # infinite if U is not projected
     momentum: bool
     average: int  # second moment: 0 none, 1 moving, 2 running mean
@@ -188,7 +189,7 @@ def _update_rows(rules, memory, rows, g1, g2, beta0, t, decay, old, factors):
             if rules.decays:
                 high, low = decay[t - 1, 0] - decay[then, 0], decay[t - 1, 1] - decay[then, 1]
                 factors[i] = np.exp(high + low)
-    move_rows(rules.omega, beta0, gain, factors, old, g1, g2)
+    move_rows(rules.omega, beta0, gain, rules.normalised, factors, old, g1, g2)
     for i in range(rows.size):
         u[rows[i], 0], u[rows[i], 1] = g1[i], g2[i]
         written_at[rows[i]] = t

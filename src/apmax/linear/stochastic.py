@@ -228,6 +228,7 @@ def _rules(
         population=PAIRS[method.pairs],
         remembers=method.tracker.remembers,
         decays=method.tracker.decays,
+        normalised=method.tracker.normalised,
         omega=omega,
         momentum=method.direction.momentum,
         average=_SECOND_MOMENT[method.direction.second_moment],

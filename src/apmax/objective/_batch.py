@@ -189,17 +189,22 @@ def pull_rows(v, u1, u2, plus, minus, w_plus, w_minus, c):
 
 
 @inner_kernel
-def move_rows(omega, beta0, gain, factors, old, g1, g2):
+def move_rows(omega, beta0, gain, normalised, factors, old, g1, g2):
     """Turn estimates into rows of U: Π[(1−β₀) Π[factor · old] + gain · g], or Π[g] if new.
 
-    `factors` are the decay of each row since it was written; NaN for a first visit.
+    `factors` are the decay of each row since it was written; NaN for a first visit. If they are
+    `normalised`, the row is Π[φ Π[old] + (1 − φ) g] with φ = (1−β₀) · factor.
     """
     for i in range(g1.size):
         u1, u2, factor = g1[i], g2[i], factors[i]
         if not np.isnan(factor):
-            old1 = min(max(old[i, 0] * factor, omega.bottom1), omega.top1)
-            old2 = min(max(old[i, 1] * factor, omega.bottom2), omega.top2)
-            u1 = (1.0 - beta0) * old1 + gain * u1
-            u2 = (1.0 - beta0) * old2 + gain * u2
+            keep, shrink = 1.0 - beta0, factor
+            if normalised:
+                keep, shrink = keep * factor, 1.0
+                gain = 1.0 - keep
+            old1 = min(max(old[i, 0] * shrink, omega.bottom1), omega.top1)
+            old2 = min(max(old[i, 1] * shrink, omega.bottom2), omega.top2)
+            u1 = keep * old1 + gain * u1
+            u2 = keep * old2 + gain * u2
         g1[i] = min(max(u1, omega.bottom1), omega.top1)
         g2[i] = min(max(u2, omega.bottom2), omega.top2)

@@ -10,10 +10,13 @@ except ImportError as error:  # pragma: no cover - the tests' machine has it
 from apmax.torch.average_precision import APLoss
 from apmax.torch.batch_losses import SmoothAPLoss
 from apmax.torch.compositional import CompositionalLoss
+from apmax.torch.exact_head import ExactAPHead, HeadFit
 from apmax.torch.exact_loss import ExactAPLoss
+from apmax.torch.indexed import IndexedDataset
 from apmax.torch.method_table import from_table
+from apmax.torch.multi_label_sampler import MultiLabelBatchSampler
 from apmax.torch.optim import ADAP, MOAP, SOAP
-from apmax.torch.sampler import IndexedDataset, PositiveNegativeBatchSampler
+from apmax.torch.sampler import PositiveNegativeBatchSampler
 
 __all__ = [
     "ADAP",
@@ -21,8 +24,11 @@ __all__ = [
     "SOAP",
     "APLoss",
     "CompositionalLoss",
+    "ExactAPHead",
     "ExactAPLoss",
+    "HeadFit",
     "IndexedDataset",
+    "MultiLabelBatchSampler",
     "PositiveNegativeBatchSampler",
     "SmoothAPLoss",
     "from_table",

@@ -23,6 +23,8 @@ from apmax.objective.omega import Omega
 
 TAKEN, UNREADABLE, UNINFORMATIVE, TOO_LARGE = 0, 1, 2, 3
 """What happened to a batch: used; invalid; without both classes; numbers that U cannot hold."""
+NO_LABELS = np.empty(0, np.bool_)
+"""Passed if the batch has no labels of its own to compare with."""
 
 
 class TrackingRules(NamedTuple):
@@ -30,7 +32,11 @@ class TrackingRules(NamedTuple):
 
     remembers: bool
     decays: bool
+    normalised: bool
     omega: Omega
+    logits: bool  # whether scores are σ(z) of the given numbers z
+    lowest: float  # score
+    highest: float  # score
     spread: float  # largest difference of two scores
     largest: float  # largest number that U can hold
 
@@ -49,14 +55,14 @@ def _row_of(cells, example):
 
 
 @inner_kernel
-def _readable(scores, index, n, spread):
-    """Return whether scores are finite and within `spread`, and indices valid and distinct."""
+def _readable(scores, index, n, tracking):
+    """Return whether scores are finite and within bounds, and indices valid and distinct."""
     least, most = np.inf, -np.inf
     for k in range(scores.size):
         if not np.isfinite(scores[k]) or index[k] < 0 or index[k] >= n:
             return False
         least, most = min(least, scores[k]), max(most, scores[k])
-    if most - least > spread:
+    if most - least > tracking.spread or least < tracking.lowest or most > tracking.highest:
         return False
     slots = 4
     while slots < 2 * index.size:
@@ -75,6 +81,32 @@ def _readable(scores, index, n, spread):
 
 
 @inner_kernel
+def _fill_scores(values, logits, scores):
+    """Fill `scores` with the values, or with σ of them."""
+    for k in range(values.size):
+        scores[k] = values[k]
+        if logits:
+            tail = np.exp(-abs(values[k]))
+            scores[k] = (1.0 if values[k] >= 0 else tail) / (1.0 + tail)
+
+
+@inner_kernel
+def _find_rows(cells, index, given, places):
+    """Fill `places` with rows of U, −1 for negatives; return the number of positives.
+
+    It is −1 if the labels `given` with the batch are others.
+    """
+    count = 0
+    for k in range(index.size):
+        places[k] = _row_of(cells, index[k])
+        if given.size and given[k] != (places[k] >= 0):
+            return -1
+        if places[k] >= 0:
+            count += 1
+    return count
+
+
+@inner_kernel
 def _update_rows(tracking, clock, u, written_at, rows, g1, g2):
     """Move and store rows of U; g1 and g2 become the new rows. Return whether they fit."""
     old, factors = np.empty((rows.size, 2)), np.empty(rows.size)
@@ -85,7 +117,7 @@ def _update_rows(tracking, clock, u, written_at, rows, g1, g2):
             old[i, 0], old[i, 1] = u[rows[i], 0], u[rows[i], 1]
             factors[i] = np.exp(clock.decay - then) if tracking.decays else 1.0
     gain = clock.beta0 * (written_at.size / rows.size if tracking.decays else 1.0)
-    move_rows(tracking.omega, clock.beta0, gain, factors, old, g1, g2)
+    move_rows(tracking.omega, clock.beta0, gain, tracking.normalised, factors, old, g1, g2)
     for i in range(rows.size):
         if not (g1[i] <= tracking.largest and g2[i] <= tracking.largest):
             return False
@@ -97,28 +129,29 @@ def _update_rows(tracking, clock, u, written_at, rows, g1, g2):
 
 
 @kernel
-def track_batch(scores, index, n, cells, u, written_at, rules, tracking, clock, gradient):
-    """Take a batch: update U and fill the gradient of −ÂP with respect to the scores.
+def track_batch(values, index, given, n, cells, u, written_at, rules, tracking, clock, gradient):
+    """Take a batch: update U and fill the gradient of −ÂP with respect to the values.
 
     Return what happened to the batch, and −ÂP as tracked for its positives. Nothing has changed
-    unless the batch was taken. `scores` and `gradient` are contiguous float64 arrays, and `clock`
-    is a :class:`~apmax.torch.compositional.Tick`.
+    unless the batch was taken. `values` and `gradient` are contiguous float64 arrays, `given` is
+    the mask of the positives or `NO_LABELS`, and `clock` is a
+    :class:`~apmax.torch.compositional.Tick`.
     """
-    if not _readable(scores, index, n, tracking.spread):
+    size = values.size
+    scores, places = np.empty(size), np.empty(size, np.int64)
+    _fill_scores(values, tracking.logits, scores)
+    if not _readable(scores, index, n, tracking):
         return UNREADABLE, 0.0
-    places = np.empty(scores.size, np.int64)
-    count = 0
-    for k in range(scores.size):
-        places[k] = _row_of(cells, index[k])
-        if places[k] >= 0:
-            count += 1
-    m, rest = cells.size, scores.size - count
+    count = _find_rows(cells, index, given, places)
+    if count < 0:
+        return UNREADABLE, 0.0
+    m, rest = cells.size, size - count
     if count < min(m, 2) or rest < 1:
         return UNINFORMATIVE, 0.0
-    rows, where = np.empty(count, np.int64), np.empty(scores.size, np.int64)
+    rows, where = np.empty(count, np.int64), np.empty(size, np.int64)
     plus, minus = new_side(count, count), new_side(count, rest)
     i, j = 0, 0
-    for k in range(scores.size):
+    for k in range(size):
         if places[k] >= 0:
             rows[i], where[i], plus.scores[i] = places[k], k, scores[k]
             i += 1
@@ -140,4 +173,7 @@ def track_batch(scores, index, n, cells, u, written_at, rules, tracking, clock, 
         gradient[where[i]] = c[i] + plus.pulls[i]
     for j in range(rest):
         gradient[where[count + j]] = minus.pulls[j]
+    if tracking.logits:
+        for k in range(size):
+            gradient[k] *= scores[k] * (1.0 - scores[k])
     return TAKEN, value

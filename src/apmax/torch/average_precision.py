@@ -3,25 +3,37 @@ r"""APLoss: minus the average precision of the whole data set, from one batch at
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from apmax.errors import BackendError, NonFiniteError, ParameterError, ShapeError
+from apmax.errors import BackendError, NonFiniteError, ParameterError, ShapeError, WeightError
 from apmax.methods import TRACKERS, Schedule, Tracker
 from apmax.objective.omega import Omega
-from apmax.objective.surrogates import Surrogate, resolve_with_gamma
-from apmax.torch.batch_losses import SkippingLoss
-from apmax.torch.checks import check_finite, check_floating, check_index, check_rows
+from apmax.objective.surrogates import LOGISTIC, Surrogate, resolve_with_gamma
+from apmax.torch.checks import (
+    check_finite,
+    check_floating,
+    check_index,
+    check_rows,
+    check_spread,
+    resolve_spread,
+)
+from apmax.torch.compiled_step import CompiledStep
 from apmax.torch.compositional import CompositionalLoss, with_gradient
 from apmax.torch.distributed import gather_checked
+from apmax.torch.foreign_keywords import explains_foreign_keywords
 from apmax.torch.labels import LabelTable
 from apmax.torch.pairs import pair_sums, pair_sums_vjp, rank_batch
+from apmax.torch.skipped_batches import SkippingLoss
 from apmax.torch.tensor_surrogates import BUILT_IN, pair_terms
-from apmax.validation import check_real, check_switch
+from apmax.validation import check_switch
 
+LEAST_SLOPE = 2.0
+"""Slope of the logistic surrogate below which probabilities are hardly told apart."""
 NO_RANKING = "has no negatives or fewer than two positives"
 
 
@@ -37,9 +49,9 @@ class APLoss(CompositionalLoss, SkippingLoss):
               g_i(w) = \frac1n \sum_j \ell\big(s_w(x_j) - s_w(x_i)\big)
               \begin{pmatrix} \mathbb 1(y_j = 1) \\ 1 \end{pmatrix}
 
-    ``loss(scores, index)`` takes the scores of a batch and the positions of its examples in the
-    data set. It updates U and returns −ÂP as tracked for the positives of the batch. The
-    gradient of that scalar is the paper's estimate.
+    ``loss(scores, index, labels)`` takes the scores of a batch and the positions of its examples
+    in the data set. It updates U and returns −ÂP as tracked for the positives of the batch. The
+    gradient of that scalar is the paper's estimate. The labels are optional and only checked.
 
     Parameters
     ----------
@@ -47,6 +59,8 @@ class APLoss(CompositionalLoss, SkippingLoss):
         Labels of all training examples: bool, {0, 1} or {-1, 1}. With L > 1 columns: 1, 0, and
         NaN or -1 for a missing label. Scores then have shape (B, L), and the loss is the mean
         over the labels.
+    from_logits : bool, default=False
+        Whether scores are logits, to which the loss applies the sigmoid. Recommended.
     surrogate : str or Surrogate, default="logistic"
         "logistic", "squared_hinge" (the paper's), or any other
         :class:`~apmax.objective.surrogates.Surrogate`. One without a tensor version runs in NumPy:
@@ -54,10 +68,10 @@ class APLoss(CompositionalLoss, SkippingLoss):
     gamma : float, default=None
         Slope or margin of the surrogate, in units of the scores. None is 20 for the logistic
         surrogate, 0.1 for the squared hinge and 1 for others.
-    tracker : str or Tracker, default="randomized_coordinate"
-        "randomized_coordinate" (MOAP-V2, ADAP), "moving_average" (SOAP, MOAP-V1, SOX) or "none".
-        The first is the paper's. The second is more stable if a positive is seen rarely (m/B of
-        100 or more, for m positives and B positives per batch).
+    tracker : str or Tracker, default="elapsed_average"
+        "elapsed_average", "randomized_coordinate" (MOAP-V2, ADAP), "moving_average" (SOAP,
+        MOAP-V1, SOX) or "none"; see :mod:`apmax.methods`. The default follows the model equally
+        fast for any number of positives per batch.
     beta0 : float, default=0.9
         Weight of the new estimate in U, in (0, 1].
     schedule : str or Schedule, default=None
@@ -66,13 +80,16 @@ class APLoss(CompositionalLoss, SkippingLoss):
     first_visit : {"estimate", "zero"}, default="estimate"
         Initial value of a row of U.
     spread : float or None, default=1.0
-        Largest difference of two scores: 1 for probabilities. Scores that differ by more raise
-        an error, which catches a missing sigmoid. None accepts any scores.
+        Largest difference of two scores. 1 is for probabilities: scores outside [0, 1] raise an
+        error, which catches a missing sigmoid. None accepts any scores.
     projected : bool, default=True
         Whether U is projected on the bounds Ω of Assumption 1.
+    label_weights : array-like of shape (L,), default=None
+        Weights of the labels in the loss; None is equal weights.
     poor_batch : {"skip", "error"}, default="skip"
         What to do with a batch without negatives or with fewer than two positives. "skip"
-        returns 0 and counts the batch in ``loss.skipped``; "error" raises.
+        returns 0 and counts the batch in ``loss.skipped``, which has one entry per label;
+        "error" raises.
     process_group : ProcessGroup, None or False, default=None
         Processes that train together; see :class:`CompositionalLoss`.
 
@@ -81,43 +98,51 @@ class APLoss(CompositionalLoss, SkippingLoss):
     The state takes 24 bytes per positive, and the cost of a step does not depend on n or m.
     To validate, use ``apmax.average_precision`` on the scores of held-out data. After
     ``loss.eval()`` no call changes the state. A checkpoint loads only with the same labels,
-    surrogate and gamma; tracker, beta0 and schedule may differ.
+    surrogate and gamma; tracker, beta0 and schedule may differ. With ``strict=False`` a checkpoint
+    of other data loads, too: U then starts empty, with a warning.
 
     Differs from the paper: see :mod:`apmax.torch.pairs` (each class has its own sampling rate)
-    and :mod:`apmax.methods` (first visits).
+    and :mod:`apmax.methods` (first visits, and the default tracker).
 
     Examples
     --------
     >>> import torch
     >>> from apmax.torch import APLoss
     >>> labels = torch.tensor([1, 0, 0, 1, 0, 0])
-    >>> loss = APLoss(labels)
-    >>> scores = torch.tensor([0.9, 0.2, 0.4, 0.6, 0.3, 0.1], requires_grad=True)
-    >>> value = loss(scores, torch.arange(6))
+    >>> loss = APLoss(labels, from_logits=True)
+    >>> logits = torch.tensor([2.2, -1.4, -0.4, 0.4, -0.8, -2.2], requires_grad=True)
+    >>> value = loss(logits, torch.arange(6), labels)
     >>> value.backward()
     >>> print(f"{value:.3f}, tracked AP {loss.average_precision():.3f}")
     -0.993, tracked AP 0.993
     """
 
+    @explains_foreign_keywords
     def __init__(
         self,
         labels: Any,
         *,
+        from_logits: bool = False,
         surrogate: str | Surrogate = "logistic",
         gamma: float | None = None,
-        tracker: str | Tracker = "randomized_coordinate",
+        tracker: str | Tracker = "elapsed_average",
         beta0: float = 0.9,
         schedule: str | Schedule | None = None,
         first_visit: str = "estimate",
         spread: float | None = 1.0,
         projected: bool = True,
+        label_weights: Any = None,
         poor_batch: str = "skip",
         process_group: Any = None,
     ) -> None:
         chosen, gamma = resolve_with_gamma(surrogate, gamma)
-        if spread is not None:
-            why = "it is the largest difference of two scores; None sets no bound"
-            check_real(spread, "spread", above=0, why=why)
+        spread = resolve_spread(spread, check_switch(from_logits, "from_logits"))
+        if chosen == LOGISTIC and spread == 1.0 and gamma < LEAST_SLOPE:
+            message = (
+                f"`gamma` = {gamma:g} is a very flat slope for probabilities; the default is 20. "
+                "The weight of a moving average, which LibAUC calls gamma, is beta0"
+            )
+            warnings.warn(message, UserWarning, stacklevel=3)
         tracker = tracker if isinstance(tracker, Tracker) else TRACKERS.choose(tracker)
         if tracker.needs_previous:
             raise BackendError(
@@ -137,14 +162,15 @@ class APLoss(CompositionalLoss, SkippingLoss):
             first_visit=first_visit,
             process_group=process_group,
         )
-        self._count_skips(poor_batch)
+        self._count_skips(poor_batch, table.num_labels)
         self.labels = table
+        self.from_logits = bool(from_logits)
+        self._set_label_weights(label_weights)
         self._terms, self._surrogate = pair_terms(chosen), chosen
         self._gamma, self._spread = gamma, spread
-        self._own = chosen.lower_bound(gamma)
-        self._rules: dict[torch.dtype, tuple[Any, Any]] = {}
+        self.least_pair = chosen.lower_bound(gamma)
+        self._compiled = CompiledStep()
         self.fused = table.num_labels == 1 and chosen in BUILT_IN
-        self._largest_spread = math.inf if spread is None else spread * (1 + 1e-3)
         if check_switch(projected, "projected"):
             self.low, self.high = self._edges()
 
@@ -164,100 +190,78 @@ class APLoss(CompositionalLoss, SkippingLoss):
         return self._spread
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def forward(self, scores: Tensor, index: Tensor) -> Tensor:
+    def forward(self, scores: Tensor, index: Tensor, labels: Tensor | None = None) -> Tensor:
         """Update U and return −ÂP as tracked for the positives of the batch.
 
         Parameters
         ----------
         scores : Tensor of shape (B,) or (B, L)
-            Scores of the batch, usually ``torch.sigmoid(logits)``.
+            Scores of the batch: probabilities, or logits with ``from_logits=True``.
         index : Tensor of shape (B,)
-            Positions of the examples in `labels`, each once.
+            Positions of the examples in `labels` of the constructor, each once.
+        labels : Tensor of shape (B,) or (B, L), optional
+            Labels of the batch. They are only compared with those of the constructor; if they
+            differ, `index` is wrong and an error is raised.
         """
 
         def check() -> tuple[Tensor, ...]:
-            return self._check_batch(scores, index)
+            return self._check_batch(scores, index, labels)
 
-        columns, index = gather_checked(check, self.rounds.device, self.process_group)
+        columns, index, *given = gather_checked(check, self.rounds.device, self.process_group)
         if self.fused and self.training and columns.device.type == "cpu":
-            return self._compiled_step(columns[:, 0], index)
-        self._check_values(columns, index)
-        batch = rank_batch(self.labels, index, self._own, self.U.dtype)
+            return self._compiled_step(columns[:, 0], index, given)
+        self._check_values(columns, index, given)
+        columns = columns.to(torch.promote_types(columns.dtype, self.U.dtype))
+        if self.from_logits:
+            columns = torch.sigmoid(columns)
+        batch = rank_batch(self.labels, index, self.least_pair, self.U.dtype, self.label_weights)
         if batch is None:
             return self._skip(columns, NO_RANKING)
-        columns = columns.to(torch.promote_types(columns.dtype, self.U.dtype))
         with torch.no_grad():
             inner, slopes = pair_sums(columns.detach(), batch, self._terms, self._gamma)
             value, pulls = self._track(inner, batch.rows, batch.scale, batch.share)
             gradient = pair_sums_vjp(pulls, slopes, batch, columns.shape[1])
+        self._count(~batch.usable if self.skipped.ndim else False)
         return with_gradient(columns, value.to(columns.dtype), gradient)
 
     @torch.no_grad()
     def average_precision(self) -> float:
-        """Return the tracked ÂP over the positives visited so far, averaged over the labels.
+        """Return the tracked ÂP, averaged over the labels with visited positives.
 
-        This is the surrogate AP, and each positive counts with the value of its last visit. Use
-        it to monitor training, and measure AP on held-out data.
+        This is the surrogate AP, and each positive counts with the value of its last visit. With
+        few examples per batch it is above the true AP, because precision is a ratio of two noisy
+        sums. Use it to monitor training, and measure AP on held-out data.
         """
+        per_label = self.average_precision_per_label()
+        return float(per_label.nanmean())
+
+    @torch.no_grad()
+    def average_precision_per_label(self) -> Tensor:
+        """Return the tracked ÂP of each label, (L,); NaN if none of its positives was visited."""
         seen = ~self.written_at.isnan() & (self.U[:, 1] > 0)  # rows that start at 0 are unseen
-        if not bool(seen.any()):
-            return math.nan
         u = self.U[seen].double()  # a pending decay of both values cancels in their quotient
-        label = self.labels.cells[seen] // self.labels.examples
+        label = self.labels.cells[: seen.numel()][seen] // self.labels.examples
         counts = torch.bincount(label, minlength=self.labels.num_labels)
         sums = torch.zeros(self.labels.num_labels, dtype=torch.float64, device=u.device)
-        sums.index_add_(0, label, u[:, 0] / u[:, 1])
-        return float((sums[counts > 0] / counts[counts > 0]).mean())
+        return sums.index_add_(0, label, u[:, 0] / u[:, 1]) / counts
 
-    def _compiled_step(self, scores: Tensor, index: Tensor) -> Tensor:
+    def _compiled_step(self, values: Tensor, index: Tensor, given: list[Tensor]) -> Tensor:
         """One label on a CPU, as one compiled loop without torch's overhead per operation."""
-        from apmax.torch._fused import TAKEN, UNINFORMATIVE, track_batch
-
         tick = self._next_tick()
-        gradient = torch.empty(scores.shape, dtype=torch.float64)
-        outcome, value = track_batch(
-            scores.detach().double().contiguous().numpy(),  # one type: the loop compiles once
-            index.contiguous().numpy(),
-            self.labels.examples,
-            self.labels.cells.numpy(),
-            self.U.numpy(),
-            self.written_at.numpy(),
-            *self._kernel_rules(self.U.dtype),
-            tick,
-            gradient.numpy(),
-        )
-        if outcome == TAKEN:
+        outcome = self._compiled.track(self, tick, values, index, given)
+        if outcome.taken:
             self._set_clock(tick)
-            dtype = torch.promote_types(scores.dtype, self.U.dtype)
-            return with_gradient(scores, torch.tensor(value, dtype=dtype), gradient)
-        if outcome == UNINFORMATIVE:
-            return self._skip(scores, NO_RANKING)
-        self._check_values(scores, index)  # raises if scores or index cannot be used
-        largest = float(scores.detach().abs().max())
+            self._count(False)
+            dtype = torch.promote_types(values.dtype, self.U.dtype)
+            return with_gradient(values, torch.tensor(outcome.value, dtype=dtype), outcome.gradient)
+        if outcome.unranked:
+            return self._skip(values, NO_RANKING)
+        self._check_values(values[:, None], index, given)  # raises if something is invalid
+        largest = float(values.detach().abs().max())
         raise NonFiniteError(
             f"pair sums of scores up to {largest:.3g} overflow U; the state is unchanged: pass "
             "probabilities, or use loss.double()"
         )
-
-    def _kernel_rules(self, dtype: torch.dtype) -> tuple[Any, Any]:
-        """Surrogate and tracker as the compiled loop reads them, made once."""
-        if dtype not in self._rules:
-            from apmax.objective._batch import LOGISTIC, SQUARED_HINGE, PairRules
-            from apmax.torch._fused import TrackingRules
-
-            (bottom1, bottom2), (top1, top2) = self.low[0].tolist(), self.high[0].tolist()
-            kind = SQUARED_HINGE if self.surrogate == "squared_hinge" else LOGISTIC
-            self._rules[dtype] = (
-                PairRules(kind, self._gamma, self._own, True),
-                TrackingRules(
-                    remembers=self.tracker.remembers,
-                    decays=self.tracker.decays,
-                    omega=Omega(bottom1, top1, bottom2, top2),
-                    spread=self._largest_spread,
-                    largest=torch.finfo(dtype).max,
-                ),
-            )
-        return self._rules[dtype]
 
     def _edges(self) -> tuple[Tensor, Tensor]:
         """Lower and upper bounds of Ω for every label, (L, 2)."""
@@ -284,7 +288,9 @@ class APLoss(CompositionalLoss, SkippingLoss):
         cells = self.labels.cells if rows is None else self.labels.cells[rows]
         return cells // self.labels.examples
 
-    def _check_batch(self, scores: Tensor, index: Tensor) -> tuple[Tensor, ...]:
+    def _check_batch(
+        self, scores: Tensor, index: Tensor, given: Tensor | None
+    ) -> tuple[Tensor, ...]:
         """Check shapes, types and devices; return scores of shape (B, L) and their positions."""
         check_floating(scores, "scores")
         count = self.labels.num_labels
@@ -301,18 +307,39 @@ class APLoss(CompositionalLoss, SkippingLoss):
                 f"the loss is on {self.labels.cells.device} and `scores` on {scores.device}: "
                 f"loss.to({str(scores.device)!r})"
             )
-        return columns, positions
+        if given is None:
+            return columns, positions
+        if not isinstance(given, Tensor) or given.numel() != columns.numel():
+            shape = tuple(given.shape) if isinstance(given, Tensor) else type(given).__name__
+            raise ShapeError(
+                f"`labels` must have the shape of `scores`, {tuple(scores.shape)}, got {shape}"
+            )
+        return columns, positions, given.to(columns.device).reshape(columns.shape)
 
-    def _check_values(self, columns: Tensor, index: Tensor) -> None:
+    def _check_values(self, columns: Tensor, index: Tensor, given: list[Tensor]) -> None:
         """Check that scores are finite and within `spread`, and positions valid and distinct."""
         check_rows(index, self.labels.examples)
         check_finite(columns, "a score")
-        low, high = (float(edge) for edge in torch.aminmax(columns.detach()))
-        if high - low > self._largest_spread:
-            raise ParameterError(
-                f"`scores` differ by {high - low:.4g}, more than spread = {self.spread:g}: pass "
-                "probabilities, torch.sigmoid(logits), or set spread= (None: no bound)"
+        if not self.from_logits:
+            check_spread(columns, self.spread)
+        if given:
+            self.labels.check_given(index, given[0])
+
+    def _set_label_weights(self, weights: Any) -> None:
+        """Store the weights of the labels; none is equal weights."""
+        count = self.labels.num_labels
+        self.label_weights: Tensor | None
+        self.register_buffer("label_weights", None, persistent=False)
+        if weights is None:
+            return
+        values = torch.as_tensor(weights, dtype=torch.float64).clone()
+        valid = values.shape == (count,) and bool((values.isfinite() & (values >= 0)).all())
+        if not valid or not bool(values.any()):
+            raise WeightError(
+                f"`label_weights` must be {count} finite numbers ≥ 0, not all 0, got {weights!r}: "
+                "one weight per column of the labels"
             )
+        self.label_weights = values
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return the settings on which U depends, for checkpoints."""
@@ -325,13 +352,17 @@ class APLoss(CompositionalLoss, SkippingLoss):
     def _load_from_state_dict(self, state: Any, prefix: str, *rest: Any) -> None:
         own = self.get_extra_state()
         settings = state.get(f"{prefix}_extra_state", own)
-        if settings != own:
-            rest[4].append(
-                f"the checkpoint was tracked with {settings}, but this loss has {own}: create the "
-                "loss with the labels, surrogate and gamma of the checkpoint"
-            )
-        else:
+        if settings == own:
             super()._load_from_state_dict(state, prefix, *rest)
+            return
+        # torch does not say here whether loading is strict; it raises for unexpected keys if so
+        message = f"the checkpoint was tracked with {settings}, but this loss has {own}"
+        unexpected = rest[3]
+        unexpected.append(
+            f"{prefix}U ({message}: create the loss with the labels, surrogate and gamma of the "
+            "checkpoint, or load with strict=False to start with an empty U)"
+        )
+        warnings.warn(f"{message}: its U is not loaded", UserWarning, stacklevel=2)
 
     def _own_buffers(self) -> list[Tensor]:
         return [*super()._own_buffers(), *self.labels.buffers()]

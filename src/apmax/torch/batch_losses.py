@@ -1,41 +1,18 @@
-"""Losses of one batch, and batches without a ranking: skipped and counted, or an error."""
+"""Losses of one batch, ``loss(scores, labels)``, without a state."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from apmax.errors import NoPositiveError, ShapeError
-from apmax.registry import Registry
-from apmax.torch.checks import check_finite, check_floating
+from apmax.errors import ShapeError, WeightError
+from apmax.torch.checks import check_finite, check_floating, check_spread, resolve_spread
 from apmax.torch.distributed import gather_checked
 from apmax.torch.labels import label_masks
-from apmax.validation import check_real
-
-POOR_BATCHES = Registry("poor_batch", {"skip": True, "error": False})
-
-
-class SkippingLoss(nn.Module):
-    """Base of losses that skip batches without a ranking and count them in `skipped`."""
-
-    skipped: Tensor
-
-    def _count_skips(self, poor_batch: str) -> None:
-        self.skips = POOR_BATCHES.choose(poor_batch)
-        self.register_buffer("skipped", torch.zeros((), dtype=torch.int64))
-
-    def _skip(self, scores: Tensor, reason: str) -> Tensor:
-        """Return a loss of 0 with a gradient of 0, or raise if ``poor_batch="error"``."""
-        if not self.skips:
-            raise NoPositiveError(
-                f"the batch {reason}, so it has no ranking: use PositiveNegativeBatchSampler, "
-                "larger batches, or poor_batch='skip'"
-            )
-        if self.training:
-            self.skipped += 1
-        return (scores * 0.0).sum()
+from apmax.torch.skipped_batches import SkippingLoss
+from apmax.validation import check_real, check_switch
 
 
 class BatchLoss(SkippingLoss):
@@ -47,6 +24,11 @@ class BatchLoss(SkippingLoss):
 
     Parameters
     ----------
+    from_logits : bool, default=False
+        Whether the scores are logits, to which the loss applies the sigmoid.
+    spread : float or None, default=1.0
+        Largest difference of two scores; 1 is for probabilities, which must lie in [0, 1]. None
+        accepts any scores.
     poor_batch : {"skip", "error"}, default="skip"
         What to do with a batch without both classes. "skip" returns 0 and counts the batch in
         ``loss.skipped``; "error" raises.
@@ -54,33 +36,51 @@ class BatchLoss(SkippingLoss):
         Processes whose parts form the batch; see :class:`CompositionalLoss`.
     """
 
-    def __init__(self, *, poor_batch: str = "skip", process_group: Any = None) -> None:
+    def __init__(
+        self,
+        *,
+        from_logits: bool = False,
+        spread: float | None = 1.0,
+        poor_batch: str = "skip",
+        process_group: Any = None,
+    ) -> None:
         super().__init__()
+        self.from_logits = check_switch(from_logits, "from_logits")
+        self.spread = resolve_spread(spread, self.from_logits)
         self._count_skips(poor_batch)
         self.process_group = process_group
 
     def forward(self, scores: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of this batch."""
+        return self._of_batch(scores, labels, None)
 
+    def _of_batch(self, scores: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
         def check() -> tuple[Tensor, ...]:
-            return _check_batch(scores, labels)
+            return _check_batch(scores, labels, weight)
 
-        scores, labels = gather_checked(check, self.skipped.device, self.process_group)
-        check_finite(scores, "a score")
-        positive, missing = label_masks(labels)
-        if scores.element_size() < 4:
-            scores = scores.float()
+        columns, truth, *weights = gather_checked(check, self.skipped.device, self.process_group)
+        if columns.element_size() < 4:
+            columns = columns.float()
+        check_finite(columns, "a score")
+        if self.from_logits:
+            columns = torch.sigmoid(columns)
+        check_spread(columns, self.spread)
+        positive, missing = label_masks(truth)
         losses = []
-        for column in range(scores.shape[1]):
+        for column in range(columns.shape[1]):
             known = ~missing[:, column]
+            if weights:
+                known = known & (weights[0] > 0)
             ranked = positive[known, column]
             if bool(ranked.any()) and not bool(ranked.all()):
-                losses.append(self.of_column(scores[known, column], ranked))
+                of_known = weights[0][known] if weights else None
+                losses.append(self.of_column(columns[known, column], ranked, of_known))
         if losses:
+            self._count(False)
             return torch.stack(losses).mean()
-        return self._skip(scores, "lacks positives or negatives")
+        return self._skip(columns, "lacks positives or negatives")
 
-    def of_column(self, scores: Tensor, positive: Tensor) -> Tensor:
+    def of_column(self, scores: Tensor, positive: Tensor, weight: Tensor | None) -> Tensor:
         """Return the loss of finite scores and a mask of positives, with both classes in it."""
         raise NotImplementedError
 
@@ -95,7 +95,7 @@ class SmoothAPLoss(BatchLoss):
     temperature : float, default=0.01
         τ, in units of the scores.
     **options
-        `poor_batch` and `process_group` of :class:`BatchLoss`.
+        Parameters of :class:`BatchLoss`.
     """
 
     def __init__(self, temperature: float = 0.01, **options: Any) -> None:
@@ -103,7 +103,7 @@ class SmoothAPLoss(BatchLoss):
         why = "it is τ of σ(x/τ), in units of the scores; the authors use 0.01"
         self.temperature = check_real(temperature, "temperature", above=0, why=why)
 
-    def of_column(self, scores: Tensor, positive: Tensor) -> Tensor:
+    def of_column(self, scores: Tensor, positive: Tensor, weight: Tensor | None) -> Tensor:
         """Rank every positive among all examples."""
         at = positive.nonzero()[:, 0]
         above = torch.sigmoid((scores[None, :] - scores[at, None]) / self.temperature)
@@ -114,8 +114,8 @@ class SmoothAPLoss(BatchLoss):
         return 1.0 - (rank_plus / rank).mean()
 
 
-def _check_batch(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Check shapes and types; return both with shape (B, L)."""
+def _check_batch(scores: Tensor, labels: Tensor, weight: Tensor | None) -> tuple[Tensor, ...]:
+    """Check shapes and types; return scores and labels with shape (B, L), and the weights."""
     check_floating(scores, "scores")
     if not isinstance(labels, Tensor) or labels.shape != scores.shape or scores.ndim not in (1, 2):
         shape = tuple(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
@@ -125,6 +125,18 @@ def _check_batch(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         )
     if labels.device != scores.device:
         raise ShapeError(f"`labels` is on {labels.device} and `scores` on {scores.device}")
-    if scores.ndim == 1:
-        return scores[:, None], labels[:, None]
-    return scores, labels
+    both = (scores, labels) if scores.ndim == 2 else (scores[:, None], labels[:, None])
+    return both if weight is None else (*both, check_sample_weight(weight, scores))
+
+
+def check_sample_weight(weight: Tensor, scores: Tensor) -> Tensor:
+    """Return one finite weight ≥ 0 per example, on the device of the scores."""
+    check_floating(weight, "sample_weight")
+    if weight.shape != scores.shape[:1] or weight.device != scores.device:
+        raise ShapeError(
+            f"`sample_weight` has shape {tuple(weight.shape)} on {weight.device}, but `scores` "
+            f"has {scores.shape[0]} rows on {scores.device}: pass one weight per example"
+        )
+    if not bool((weight.isfinite() & (weight >= 0)).all()):
+        raise WeightError("`sample_weight` must be finite and ≥ 0: use 0 to leave an example out")
+    return weight.detach()

@@ -71,7 +71,8 @@ class CompositionalLoss(nn.Module):
     num_values : int
         k, the number of values of each g_i.
     tracker : str or Tracker, default="moving_average"
-        "moving_average", "randomized_coordinate", "msvr" or "none"; see :mod:`apmax.methods`.
+        "moving_average", "elapsed_average", "randomized_coordinate", "msvr" or "none"; see
+        :mod:`apmax.methods`.
     beta0 : float, default=0.9
         Weight of the new estimate in U, in (0, 1]; the first value if a schedule is set.
     schedule : str or Schedule, default="constant"
@@ -171,7 +172,7 @@ class CompositionalLoss(nn.Module):
         """Return the current U, with pending decay applied; NaN for rows not yet visited."""
         written = self.written_at if rows is None else self.written_at[rows]
         u = self.U if rows is None else self.U[rows]
-        if self.tracker.decays:
+        if self.tracker.decays and not self.tracker.normalised:
             u = u * self._decay_since(written, float(self.log_decay[0]))
         return self._project(u, rows).masked_fill(written.isnan()[:, None], math.nan)
 
@@ -218,18 +219,22 @@ class CompositionalLoss(nn.Module):
     ) -> Tensor:
         """Rows of U_{t+1}, Π[(1−β₀) U + β₀ s g̃ + θ (g̃ − g̃′)]; nothing is written yet.
 
-        s is m/B for trackers that decay, otherwise 1. The last term is that of MSVR (Jiang et al.,
-        2022) with g̃′ = `previous` and θ = (m−B) / (B (1−β₀)) + 1 − β₀.
+        s is m/B for trackers that decay, otherwise 1; for normalised ones the weights are those
+        of :mod:`apmax.methods`. The last term is that of MSVR (Jiang et al., 2022) with
+        g̃′ = `previous` and θ = (m−B) / (B (1−β₀)) + 1 − β₀.
         """
         if not self.tracker.remembers:
             return self._project(estimate, rows)
         old, written = self.U[rows], self.written_at[rows]
-        if self.tracker.decays:
-            old = old * self._decay_since(written, tick.decay)
-        keep = 1.0 - tick.beta0
-        gain = tick.beta0 * scale if self.tracker.decays else tick.beta0
+        keep: Any = 1.0 - tick.beta0
+        gain: Any = tick.beta0
+        if self.tracker.normalised:
+            keep = keep * self._decay_since(written, tick.decay)
+            gain = 1.0 - keep
+        elif self.tracker.decays:
+            old, gain = old * self._decay_since(written, tick.decay), gain * scale
         u = keep * self._project(old, rows) + gain * estimate
-        if self.tracker.needs_previous and previous is not None and keep > 0:  # 0 discards U
+        if self.tracker.needs_previous and previous is not None and tick.beta0 < 1:
             u = u + ((scale - 1.0) / keep + keep) * (estimate - previous.to(estimate.dtype))
         return self._project(torch.where(written.isnan()[:, None], estimate, u), rows)
 

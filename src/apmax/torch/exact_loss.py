@@ -27,7 +27,7 @@ class ExactAPLoss(BatchLoss):
     gamma : float, default=None
         See :class:`APLoss`.
     **options
-        `poor_batch` and `process_group` of :class:`BatchLoss`.
+        `from_logits`, `spread`, `poor_batch` and `process_group` of :class:`BatchLoss`.
 
     Notes
     -----
@@ -59,23 +59,40 @@ class ExactAPLoss(BatchLoss):
         self._surrogate, self.gamma = resolve_with_gamma(surrogate, gamma)
         self.surrogate = self._surrogate.name
 
-    def of_column(self, scores: Tensor, positive: Tensor) -> Tensor:
+    def forward(
+        self, scores: Tensor, labels: Tensor, sample_weight: Tensor | None = None
+    ) -> Tensor:
+        """Return the loss of this batch.
+
+        Parameters
+        ----------
+        scores, labels : Tensor of shape (B,) or (B, L)
+            See :class:`BatchLoss`.
+        sample_weight : Tensor of shape (B,), optional
+            Weights ≥ 0; a weight of 2 equals the example twice.
+        """
+        return self._of_batch(scores, labels, sample_weight)
+
+    def of_column(self, scores: Tensor, positive: Tensor, weight: Tensor | None) -> Tensor:
         """Return the loss with a gradient that is computed together with the value."""
         with torch.no_grad():
-            value, gradient = self._sum_pairs(scores.detach(), positive)
+            value, gradient = self._sum_pairs(scores.detach(), positive, weight)
         return with_gradient(scores, -value.to(scores.dtype), -gradient.to(scores.dtype))
 
-    def _sum_pairs(self, scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
+    def _sum_pairs(
+        self, scores: Tensor, positive: Tensor, weight: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """ÂP and its gradient, in double precision where the device has it."""
         if self._surrogate == LOGISTIC and scores.device.type not in HOST_DEVICES:
             wide = scores.double()
             if float(wide.max() - wide.min()) * self.gamma <= MAX_CELLS:
-                return summary_ap(wide, positive, self.gamma)
+                return summary_ap(wide, positive, self.gamma, weight)
         exact = surrogate_ap(
             scores.cpu().numpy(),
             positive.cpu().numpy(),
             surrogate=self._surrogate,
             gamma=self.gamma,
+            sample_weight=None if weight is None else weight.cpu().numpy(),
         )
         gradient = torch.from_numpy(exact.gradient).to(scores.dtype).to(scores.device)
         return gradient.new_tensor(exact.value), gradient

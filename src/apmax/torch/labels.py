@@ -63,6 +63,28 @@ class LabelTable(nn.Module):
             negative &= ((byte >> (wanted & 7)) & 1) == 0
         return rows, positive, negative
 
+    def check_given(self, index: Tensor, given: Tensor) -> None:
+        """Check that the labels of a batch, (B, L), are those of the table."""
+        positive, missing = label_masks(given)
+        _, expected, negative = self.lookup(index)
+        known = (expected | negative).t()
+        wrong = (positive != expected.t()) & known & ~missing
+        if bool(wrong.any()):
+            row, column = (int(k) for k in wrong.nonzero()[0])
+            where = f", label {column}" if self.num_labels > 1 else ""
+            raise LabelError(
+                f"`labels` and `index` disagree for {int(wrong.any(dim=1).sum())} of "
+                f"{len(index)} examples: example {int(index[row])}{where} is "
+                f"{_word(expected[column, row])} for the loss and "
+                f"{_word(positive[row, column])} in this batch. `index` must hold positions in "
+                "the labels that the loss was created with; for a Subset use "
+                "IndexedDataset(subset) and APLoss(labels[subset.indices])"
+            )
+
+
+def _word(positive: Tensor) -> str:
+    return "positive" if bool(positive) else "negative"
+
 
 def positives_of(labels: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return the mask of positives of one column of labels: bool, {0, 1} or {-1, 1}."""

@@ -1,7 +1,7 @@
 r"""Surrogate AP with the logistic surrogate in O(n), from Chebyshev moments of the scores.
 
 The range of the scores is cut into cells of width 1/γ. Each class keeps `TERMS` moments per
-cell, M[c, k] = Σ_{i ∈ c} T_k(t_i), where t ∈ [−1, 1] is the position within the cell. The
+cell, M[c, k] = Σ_{i ∈ c} vᵢ T_k(t_i), where t ∈ [−1, 1] is the position within the cell. The
 moments give signed weights on `TERMS` Chebyshev nodes per cell which act on every function that
 is smooth on a cell as the examples do. All sums over pairs are taken between nodes:
 
@@ -30,12 +30,18 @@ CHUNK = 1 << 18
 """Examples whose polynomials are in memory at a time."""
 
 
-def summary_ap(scores: Tensor, positive: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
+def summary_ap(
+    scores: Tensor, positive: Tensor, gamma: float, weight: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """ÂP and its gradient with respect to the scores.
 
     `scores` are doubles with a range of at most ``MAX_CELLS / gamma``; `positive` is the mask of
-    the positives, with both classes in it.
+    the positives, with both classes in it. Weights are positive.
     """
+    if weight is not None:
+        weight = (
+            weight.to(scores) / weight.max()
+        )  # only ratios matter, and squares must not overflow
     low, high = torch.aminmax(scores)
     cells = max(1, math.ceil(float((high - low) * gamma)))
     nodes = torch.cos(
@@ -53,13 +59,18 @@ def summary_ap(scores: Tensor, positive: Tensor, gamma: float) -> tuple[Tensor, 
     chunks = [slice(start, start + CHUNK) for start in range(0, scores.numel(), CHUNK)]
     moments = scores.new_zeros(2 * cells, TERMS)
     for chunk in chunks:
-        moments.index_add_(0, *parts(chunk))
+        row, polynomials = parts(chunk)
+        if weight is not None:
+            polynomials *= weight[chunk, None]
+        moments.index_add_(0, row, polynomials)
     value, slopes = _node_gradient(moments.view(2, cells, TERMS), nodes, transform)
     coefficients = (slopes @ transform.T).view(2 * cells, TERMS)
     gradient = torch.empty_like(scores)
     for chunk in chunks:
         row, polynomials = parts(chunk)
         gradient[chunk] = (coefficients[row] * polynomials).sum(1)
+    if weight is not None:
+        gradient *= weight
     return value, gradient.mul_(gamma)
 
 

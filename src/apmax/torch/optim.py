@@ -3,7 +3,8 @@ r"""SOAP, MOAP and ADAP as torch optimizers: the directions of :mod:`apmax.metho
 η is `lr`, β₁ is `beta1`, β′ is `beta2` and δ is `delta`. Betas weigh the NEW value, as in the
 paper: ``beta1 = 1 − (torch's β₁)``, ``beta2 = 1 − (torch's β₂)``. There is no bias correction. With
 ``schedule="inverse_sqrt"`` lr and beta1 are divided by √t; a scheduler from
-``torch.optim.lr_scheduler`` may change ``group["lr"]`` as well.
+``torch.optim.lr_scheduler`` may change ``group["lr"]`` as well. ``OneCycleLR`` and ``CyclicLR`` need
+``cycle_momentum=False``, because there are no torch betas to cycle.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from apmax.errors import ParameterError
 from apmax.methods import BOUNDS, DELTA, DIRECTIONS, Direction, Schedule, check_beta
 from apmax.registry import Registry
 from apmax.torch.compositional import resolve_schedule
+from apmax.torch.foreign_keywords import MEANINGS, explains_foreign_keywords
 from apmax.validation import check_real
 
 Tensors = list[Tensor]
@@ -36,6 +38,7 @@ class DirectedOptimizer(Optimizer):
     """Names that `style` accepts, and those of their directions."""
     usual_schedule: ClassVar[str] = "inverse_sqrt"
 
+    @explains_foreign_keywords
     def __init__(
         self,
         params: Any,
@@ -60,10 +63,10 @@ class DirectedOptimizer(Optimizer):
         """Add a group with its own lr, betas and penalties, after checking them."""
         for key in set(param_group) - set(self.defaults) - {"params"}:
             near = difflib.get_close_matches(key, self.defaults, n=1, cutoff=0.75)
-            if key == "betas":
-                near = ["beta1 and beta2, which weigh the new value"]
+            if key in MEANINGS:
+                near = [MEANINGS[key]]
             if near:  # other keys belong to schedulers and loggers
-                raise ParameterError(f"a parameter group holds {key!r}: did you mean {near[0]}?")
+                raise ParameterError(f"a parameter group holds {key!r}: write {near[0]}")
         options = {**self.defaults, **param_group}
         _check_rates(options)
         direction, schedule = options["style"], resolve_schedule(options["schedule"])
@@ -209,6 +212,7 @@ class MOAP(DirectedOptimizer):
 
     styles: ClassVar = {"momentum": "momentum"}
 
+    @explains_foreign_keywords
     def __init__(
         self,
         params: Any,

@@ -32,25 +32,28 @@ class RankedBatch(NamedTuple):
     minus: Tensor  # (P, B), weights of the pairs with negatives
     share: Tensor  # (P, 1), weight of each row in the loss
     scale: Tensor  # (P, 1), m/B
+    usable: Tensor  # (L,), whether each label has a ranking
 
 
 def rank_batch(
-    table: LabelTable, index: Tensor, own: float, dtype: torch.dtype
+    table: LabelTable, index: Tensor, own: float, dtype: torch.dtype, weights: Tensor | None = None
 ) -> RankedBatch | None:
     """Return the positive cells of a batch; None if no label has a ranking in it.
 
     A label has a ranking with at least one negative and two positives (one if the data have
-    only one). Labels have equal weights in the loss.
+    only one). Labels have equal `weights` in the loss by default.
     """
     rows, positive, negative = table.lookup(index)
     m, n = table.positives.double(), table.known.double().clamp(min=1)
     plus, minus = positive.sum(1).double(), negative.sum(1).double()
-    usable = (m > 0) & (plus >= m.clamp(max=2)) & (minus > 0)
+    importance = torch.ones_like(m) if weights is None else weights
+    usable = (m > 0) & (plus >= m.clamp(max=2)) & (minus > 0) & (importance > 0)
     label, column = (positive & usable[:, None]).nonzero().unbind(1)
     if not label.numel():
         return None
     others = (plus - 1).clamp(min=1)
-    per_label = [own / n, 1.0 / (usable.sum() * plus), m / plus, (m - 1) / (n * others)]
+    share = importance / (importance[usable].sum() * plus)
+    per_label = [own / n, share, m / plus, (m - 1) / (n * others)]
     per_label.append((n - m) / (n * minus.clamp(min=1)))
     own_weight, share, scale, per_plus, per_minus = torch.stack(per_label)[:, label].to(dtype)
     return RankedBatch(
@@ -62,6 +65,7 @@ def rank_batch(
         minus=negative[label] * per_minus[:, None],
         share=share[:, None],
         scale=scale[:, None],
+        usable=usable,
     )
 
 

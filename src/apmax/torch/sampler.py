@@ -1,20 +1,118 @@
-"""Batches that contain positives, and datasets that yield the index of each example."""
+"""Batches that contain positives."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sized
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import Sampler
 
 from apmax.errors import ParameterError
+from apmax.torch.foreign_keywords import explains_foreign_keywords
 from apmax.torch.labels import positives_of
+from apmax.torch.permutation import Permutation, Positions
 from apmax.validation import check_count
 
+CHUNK = 1 << 15
+"""Examples whose order is computed at a time."""
 
-class PositiveNegativeBatchSampler(Sampler[list[int]]):
+
+class ResumableBatchSampler(Sampler[list[int]]):
+    """Base of batch samplers whose passes can be resumed.
+
+    A pass has a generator of its own, whose seed is drawn from that of the sampler. Every
+    iteration is a new pass, also if the one before was left early. After ``load_state_dict`` the
+    next iteration yields the remaining batches of the saved pass.
+    """
+
+    def __init__(
+        self, generator: torch.Generator | None, num_replicas: int = 1, rank: int = 0
+    ) -> None:
+        why = "it is the number of processes that train together"
+        check_count(num_replicas, "num_replicas", why=why)
+        check_count(rank, "rank", at_least=0, why="processes are numbered from 0")
+        if rank >= num_replicas:
+            raise ParameterError(
+                f"`rank` = {rank} must be below num_replicas = {num_replicas}: ranks start at 0"
+            )
+        self.generator = generator or torch.Generator().manual_seed(0)
+        self.num_replicas, self.rank = num_replicas, rank
+        self._start = self.generator.get_state()  # before the current pass
+        self._done, self._resumed = 0, False
+
+    def __len__(self) -> int:
+        """Return the number of batches in a pass."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Yield the batches of a new pass, or those that a loaded pass has left."""
+        first = self._done if self._resumed else 0
+        self._resumed = False
+        if first >= len(self):
+            first = 0
+        if first == 0:
+            self._start = self.generator.get_state()
+        else:
+            self.generator.set_state(self._start)
+        seed = int(torch.randint(1 << 62, (), generator=self.generator))
+        start, self._done = self._start, first
+        batches = self._batches(torch.Generator().manual_seed(seed), first)
+        for number, batch in enumerate(batches, first + 1):
+            if self._start is start:  # otherwise a newer pass has begun
+                self._done = number
+            yield batch
+
+    def state_dict(self, batches_done: int | None = None) -> dict[str, Any]:
+        """Return the position in the pass; set `batches_done` if training is behind the sampler."""
+        done = self._done if batches_done is None else self._checked_done(batches_done)
+        return {"generator": self._start, "batches_done": done, "data": self._identity()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume: the next iteration yields the batch after the last one done."""
+        if state.get("data") != self._identity():
+            raise ParameterError(
+                f"the checkpoint has other data or batches ({state.get('data')} instead of "
+                f"{self._identity()}): create the sampler with the same labels and sizes"
+            )
+        done = self._checked_done(state["batches_done"])
+        torch.Generator().set_state(state["generator"].cpu())  # raises before the state changes
+        self._start, self._done = state["generator"].cpu(), done
+        self._resumed = 0 < done < len(self)
+        self.generator.set_state(self._start)
+        if done == len(self):  # the next pass has the next seed
+            torch.randint(1 << 62, (), generator=self.generator)
+
+    def _batches(self, generator: torch.Generator, first: int) -> Iterator[list[int]]:
+        """Yield the batches of a pass from number `first` on."""
+        raise NotImplementedError
+
+    def _identity(self) -> dict[str, int]:
+        """Fingerprint of the data and of the batches of all replicas."""
+        raise NotImplementedError
+
+    def _checked_done(self, batches_done: int) -> int:
+        why = "it is a number of batches"
+        done = check_count(batches_done, "batches_done", at_least=0, why=why)
+        if done > len(self):
+            raise ParameterError(
+                f"`batches_done` = {done} exceeds the {len(self)} batches of a pass"
+            )
+        return done
+
+    def _own(self, shared: Positions) -> list[int]:
+        """Part of a batch for this replica."""
+        size = -(-shared.size // self.num_replicas)
+        if shared.size % self.num_replicas == 0 or self.num_replicas == 1:
+            part = shared[self.rank * size : (self.rank + 1) * size]
+        else:
+            part = np.array_split(shared, self.num_replicas)[self.rank]
+        own: list[int] = part.tolist()
+        return own
+
+
+class PositiveNegativeBatchSampler(ResumableBatchSampler):
     """Batch sampler with a fixed number of positives per batch.
 
     A pass shows every negative once, and every positive equally often (up to one). No batch
@@ -37,8 +135,11 @@ class PositiveNegativeBatchSampler(Sampler[list[int]]):
 
     Notes
     -----
-    ``state_dict`` in the middle of a pass resumes there. A DataLoader with workers reads ahead of
-    training; pass the number of batches trained, ``state_dict(batches_done=…)``.
+    Pass it to a DataLoader as ``batch_sampler``. Every iteration is a new pass. ``state_dict`` in
+    the middle of a pass resumes there. A DataLoader with workers reads ahead of training; pass the
+    number of batches trained, ``state_dict(batches_done=…)``.
+
+    Memory is 8 bytes per positive; the order of the negatives is computed as they are needed.
 
     Examples
     --------
@@ -51,6 +152,7 @@ class PositiveNegativeBatchSampler(Sampler[list[int]]):
     (10, [2, 2, 2])
     """
 
+    @explains_foreign_keywords
     def __init__(
         self,
         labels: Any,
@@ -62,18 +164,12 @@ class PositiveNegativeBatchSampler(Sampler[list[int]]):
         rank: int = 0,
     ) -> None:
         check_count(batch_size, "batch_size", at_least=2, why="a batch holds both classes")
-        why = "it is the number of processes that train together"
-        check_count(num_replicas, "num_replicas", why=why)
-        check_count(rank, "rank", at_least=0, why="processes are numbered from 0")
-        if rank >= num_replicas:
-            raise ParameterError(
-                f"`rank` = {rank} must be below num_replicas = {num_replicas}: ranks start at 0"
-            )
-        positive = torch.from_numpy(positives_of(labels).copy())
-        self.positives = positive.nonzero()[:, 0]
-        self.negatives = (~positive).nonzero()[:, 0]
+        super().__init__(generator, num_replicas, rank)
+        positive = positives_of(labels)
+        self.positives: Positions = np.flatnonzero(positive)
+        self.num_negatives = positive.size - self.positives.size
         if positives_per_batch is None:
-            available = max(1, self.positives.numel() // num_replicas)
+            available = max(1, self.positives.size // num_replicas)
             positives_per_batch = min(max(2, batch_size // 4), batch_size - 1, available)
         why = "a batch needs positives"
         check_count(positives_per_batch, "positives_per_batch", why=why)
@@ -84,144 +180,59 @@ class PositiveNegativeBatchSampler(Sampler[list[int]]):
             )
         self.plus = positives_per_batch * num_replicas
         self.minus = (batch_size - positives_per_batch) * num_replicas
-        if self.plus > self.positives.numel():
+        if self.plus > self.positives.size:
             raise ParameterError(
                 f"`positives_per_batch` = {positives_per_batch} on {num_replicas} replicas exceeds "
-                f"the {self.positives.numel()} positives of the data: lower it"
+                f"the {self.positives.size} positives of the data: lower it"
             )
-        if self.plus == 1 and self.positives.numel() > 1:
+        if self.plus == 1 and self.positives.size > 1:
             raise ParameterError(
                 "`positives_per_batch` = 1 does not rank positives against each other: use at "
                 "least 2, and a batch_size of 3 or more"
             )
-        self.generator = generator or torch.Generator().manual_seed(0)
-        self.num_replicas, self.rank = num_replicas, rank
-        self._start = self.generator.get_state()  # of the current pass
-        self._done = 0
 
     def __len__(self) -> int:
         """Return the number of batches in a pass."""
-        return (self.negatives.numel() + self.minus - 1) // self.minus
+        return (self.num_negatives + self.minus - 1) // self.minus
 
-    def __iter__(self) -> Iterator[list[int]]:
-        """Yield the remaining batches of the current pass, or a new pass."""
-        if self._done >= len(self):
-            self._done = 0
-        if self._done == 0:
-            self._start = self.generator.get_state()
-        else:
-            self.generator.set_state(self._start)
-        negatives = self.negatives[self._shuffled(self.negatives.numel())]
-        positives = self._positives_of_a_pass()
-        for k in range(self._done, len(self)):
-            plus = positives[k * self.plus : (k + 1) * self.plus]
-            minus = negatives[k * self.minus : (k + 1) * self.minus]
-            self._done = k + 1
-            yield torch.cat([self._own(plus), self._own(minus)]).tolist()
-
-    def state_dict(self, batches_done: int | None = None) -> dict[str, Any]:
-        """Return the position in the pass; set `batches_done` if training is behind the sampler."""
-        done = self._done if batches_done is None else self._checked_done(batches_done)
-        return {"generator": self._start, "batches_done": done, "data": self._identity()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume: the next iteration yields the batch after the last one done."""
-        if state.get("data") != self._identity():
-            raise ParameterError(
-                f"the checkpoint has other data or batches ({state.get('data')} instead of "
-                f"{self._identity()}): create the sampler with the same labels and sizes"
-            )
-        done = self._checked_done(state["batches_done"])
-        generator = torch.Generator()
-        generator.set_state(state["generator"].cpu())  # raises before the state changes
-        self._start, self._done = state["generator"].cpu(), done
-        self.generator.set_state(self._start)
-        if done == len(self):  # the next pass continues with the generator of this one
-            self._shuffled(self.negatives.numel())
-            self._positives_of_a_pass()
-            self._start, self._done = self.generator.get_state(), 0
-
-    def _positives_of_a_pass(self) -> Tensor:
-        """Consecutive permutations of the positives, without a repetition inside a batch."""
-        wanted, m = len(self) * self.plus, self.positives.numel()
-        parts: list[Tensor] = []
-        taken = 0
-        while taken < wanted:
-            order = self._shuffled(m)
-            open_places = -taken % self.plus  # in the last, incomplete batch
-            if open_places:
-                in_batch = parts[-1][-(self.plus - open_places) :]
-                repeated = torch.isin(order, in_batch)
-                fresh = order[~repeated]
-                later = torch.cat([fresh[open_places:], order[repeated]])
-                mixed = later[self._shuffled(later.numel())]
-                order = torch.cat([fresh[:open_places], mixed])
-            parts.append(order)
-            taken += m
-        return self.positives[torch.cat(parts)[:wanted]]
-
-    def _checked_done(self, batches_done: int) -> int:
-        done = check_count(
-            batches_done, "batches_done", at_least=0, why="it is a number of batches"
-        )
-        if done > len(self):
-            raise ParameterError(
-                f"`batches_done` = {done} exceeds the {len(self)} batches of a pass"
-            )
-        return done
+    def _batches(self, generator: torch.Generator, first: int) -> Iterator[list[int]]:
+        before = self.positives - np.arange(self.positives.size)  # negatives before each positive
+        order = Permutation(self.num_negatives, generator)
+        positives = cycled_batches(self.positives.size, self.plus, generator)
+        for _ in range(first):
+            next(positives)
+        per_chunk = max(1, CHUNK // self.minus)
+        for start in range(first, len(self), per_chunk):
+            stop = min(start + per_chunk, len(self))
+            numbers = order(start * self.minus, stop * self.minus)
+            chunk = numbers + np.searchsorted(before, numbers, side="right")
+            for k in range(stop - start):
+                plus = self._own(self.positives[next(positives)])
+                yield plus + self._own(chunk[k * self.minus : (k + 1) * self.minus])
 
     def _identity(self) -> dict[str, int]:
-        """Fingerprint of the data and of the batches of all replicas."""
         return {
-            "positives": self.positives.numel(),
-            "negatives": self.negatives.numel(),
+            "positives": self.positives.size,
+            "negatives": self.num_negatives,
             "positives_per_batch": self.plus,
             "negatives_per_batch": self.minus,
             "sum_of_positives": int(self.positives.sum()),
         }
 
-    def _own(self, shared: Tensor) -> Tensor:
-        """Part of a batch for this replica."""
-        return shared.tensor_split(self.num_replicas)[self.rank]
 
-    def _shuffled(self, size: int) -> Tensor:
-        return torch.randperm(size, generator=self.generator)
-
-
-class IndexedDataset(Dataset[tuple[Any, ...]]):
-    """Map-style dataset that appends the index to every item, for ``APLoss``.
-
-    Parameters
-    ----------
-    dataset : Dataset or sequence
-        A dataset with a length and items by number.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from torch.utils.data import TensorDataset
-    >>> from apmax.torch import IndexedDataset
-    >>> data = IndexedDataset(TensorDataset(torch.zeros(3, 2), torch.tensor([0, 1, 0])))
-    >>> x, y, index = data[2]
-    >>> index
-    2
-    """
-
-    def __init__(self, dataset: Any) -> None:
-        if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
-            raise ParameterError(
-                f"`dataset` = {type(dataset).__name__} must have a length and items by number: an "
-                "iterable dataset has no index"
-            )
-        self.dataset = dataset
-
-    def __len__(self) -> int:
-        """Return the number of items."""
-        return len(cast(Sized, self.dataset))
-
-    def __getitem__(self, index: int) -> tuple[Any, ...]:
-        """Return the parts of the item, then its index."""
-        index = range(len(self))[index]  # counts from 0, also for a negative index
-        item = self.dataset[index]
-        parts = tuple(item) if isinstance(item, (tuple, list)) else (item,)
-        return (*parts, index)
+def cycled_batches(count: int, size: int, generator: torch.Generator) -> Iterator[Positions]:
+    """Yield batches of `size` distinct numbers below `count` from consecutive permutations."""
+    rest: Positions = np.empty(0, np.int64)
+    while True:
+        order = torch.randperm(count, generator=generator).numpy()
+        missing = size - rest.size if rest.size else 0
+        if missing:  # complete the last batch without a repetition
+            repeated = np.isin(order, rest)
+            fresh = order[~repeated]
+            later = np.concatenate([fresh[missing:], order[repeated]])
+            yield np.concatenate([rest, fresh[:missing]])
+            order = later[torch.randperm(later.size, generator=generator).numpy()]
+        whole = order.size // size * size
+        for start in range(0, whole, size):
+            yield order[start : start + size]
+        rest = order[whole:]
