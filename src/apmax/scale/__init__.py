@@ -1,0 +1,1 @@
+"""Fits of data larger than memory, by folds over blocks of rows."""
