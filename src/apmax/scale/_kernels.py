@@ -175,7 +175,7 @@ def vector_moment_sums(X, positive, weight, centre, scale, w, minus, plus, of_mi
                 at += present
 
 
-@inner_kernel
+@reordering_kernel
 def add_four(piece, four, factors, vectors):
     """Add factor · row of four rows to each vector."""
     x0, x1, x2, x3 = piece[four[0]], piece[four[1]], piece[four[2]], piece[four[3]]

@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from typing import IO, Any, TypeVar
 
 import numpy as np
@@ -59,11 +60,12 @@ class FlatFiles:
     def close(self) -> None:
         """Free the disk space."""
         for file in self._files:
-            file.close()
+            with suppress(OSError):  # what cannot be written on a full disk is not needed
+                file.close()
 
     def _decode(self, expected: int, progress: Progress) -> int:
         rows = 0
-        for batch in self.table.batches():
+        for batch in self.table.arrays():
             codes = self.labels.codes(batch.labels, batch.weight)
             arrays: tuple[NDArray[Any], ...] = (batch.X, codes, batch.weight)
             for file, array in zip(self._files, arrays, strict=True):
@@ -151,7 +153,7 @@ class StreamedBlocks:
             positive = self._is_positive(batch.labels)
             return function(Block(batch.X, positive, batch.weight), *arguments)
 
-        return merged_in_order(call, self.table.batches(), merge)
+        return merged_in_order(call, self.table.arrays(), merge)
 
     def _is_positive(self, labels: Any) -> NDArray[np.bool_]:
         import pyarrow as pa
@@ -167,7 +169,7 @@ def scan_labels(table: TableFiles) -> LabelCodes:
     """Find the classes without decoding features."""
     labels = LabelCodes(table.target)
     rows = 0
-    for batch in table.batches(only_labels=True):
+    for batch in table.arrays(only_labels=True):
         rows += labels.codes(batch.labels, batch.weight).size
     if rows == 0:
         raise ShapeError(f"{table.paths[0]} and the other files hold no rows")

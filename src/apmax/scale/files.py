@@ -31,8 +31,8 @@ class Batch(NamedTuple):
     weight: Floats
 
 
-class TableFiles:
-    """Files of one format with the same columns.
+class RawFiles:
+    """Files of one format with the same columns, of any types.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class TableFiles:
     target : str
         Column of labels.
     columns : list of str, optional
-        Columns of features, all of them numbers. The default is all others.
+        Columns of features. The default is all others.
     sample_weight : str, optional
         Column of weights.
     """
@@ -57,22 +57,19 @@ class TableFiles:
         self.paths = matching_files(files)
         self.format = _format_of(self.paths)
         self.target, self.weight = target, sample_weight
-        roles = [target] + ([sample_weight] if sample_weight is not None else [])
-        first = self._schema(self.paths[0])
-        self.columns = [name for name in first.names if name not in roles]
+        self.roles = [target] + ([sample_weight] if sample_weight is not None else [])
+        self.stamps = [_stamp(path) for path in self.paths]
+        self.schemas = [self._schema(path) for path in self.paths]
+        self.columns = [name for name in self.schemas[0].names if name not in self.roles]
         if columns is not None:
             self.columns = [columns] if isinstance(columns, str) else list(columns)
         if not self.columns:
-            raise FileFormatError(f"{self.paths[0]} has no column of features beside {roles}")
-        clash = [name for name in self.columns if name in roles]
+            raise FileFormatError(f"{self.paths[0]} has no column of features beside {self.roles}")
+        clash = [name for name in self.columns if name in self.roles]
         if clash:
-            raise FileFormatError(f"column {clash[0]!r} is a feature and also one of {roles}")
-        self.stamps = [_stamp(path) for path in self.paths]
-        schemas = [first] + [self._schema(path) for path in self.paths[1:]]
-        for path, schema in zip(self.paths, schemas, strict=True):
+            raise FileFormatError(f"column {clash[0]!r} is a feature and also one of {self.roles}")
+        for path, schema in zip(self.paths, self.schemas, strict=True):
             self._check_schema(path, schema)
-        single = all(_fits_single(one.field(name).type) for one in schemas for name in self.columns)
-        self.dtype = np.dtype(np.float32 if single else np.float64)
 
     def rows(self) -> int | None:
         """Return the number of rows, if the format stores it."""
@@ -80,65 +77,52 @@ class TableFiles:
             return None
         return sum(int(self._dataset(path).count_rows()) for path in self.paths)
 
-    def batches(self, *, only_labels: bool = False) -> Iterator[Batch]:
-        """Yield all rows in order; only labels and weights on request.
+    def batches(self, columns: list[str] | None) -> Iterator[Any]:
+        """Yield record batches of all rows in order, of some columns or of all that are used."""
+        return (batch for _, _, batch in self._located_batches(columns))
+
+    def weights(self, batch: Any) -> Floats:
+        """Return the weights of a record batch; empty for all ones."""
+        if self.weight is None:
+            return NO_WEIGHTS
+        return np.ascontiguousarray(as_numbers(batch, self.weight), dtype=np.float64)
+
+    def _located_batches(self, columns: list[str] | None) -> Iterator[tuple[Path, int, Any]]:
+        """Yield record batches with their file and first row.
 
         Raises
         ------
         FileError
             If a file is missing or was changed since the object was created.
         """
-        columns = [] if only_labels else self.columns
-        wanted = [*columns, self.target] + ([self.weight] if self.weight is not None else [])
+        wanted = [*self.columns, *self.roles] if columns is None else columns
         for path, stamp in zip(self.paths, self.stamps, strict=True):
             _check_unchanged(path, stamp)
             row = 0
             try:
-                scanner = self._dataset(path).scanner(
-                    columns=wanted,
-                    batch_size=block_rows(len(self.columns)),
-                    batch_readahead=1,
-                    fragment_readahead=1,
-                )
-                for batch in scanner.to_batches():
+                for batch in self._record_batches(path, wanted):
                     raise_if_interrupted()
                     if batch.num_rows:
-                        yield self._converted(batch, columns, path, row)
+                        yield path, row, batch
                         row += batch.num_rows
             except OSError as error:  # pyarrow's errors of reading are OSErrors, too
                 _check_unchanged(path, stamp)
                 raise FileFormatError(f"{path} cannot be read ({_one_line(error)})") from None
             _check_unchanged(path, stamp)
 
-    def _converted(self, batch: Any, columns: list[str], path: Path, row: int) -> Batch:
-        X = np.empty((batch.num_rows, len(columns)), self.dtype)
-        for k, name in enumerate(columns):
-            X[:, k] = _numbers(batch.column(name))
-        labels = batch.column(self.target)
-        if labels.null_count:
-            raise LabelError(
-                f"{path}: column {self.target!r} has {labels.null_count} missing labels in rows "
-                f"{row} to {row + batch.num_rows - 1}: drop these rows"
-            )
-        weight = NO_WEIGHTS
-        if self.weight is not None:
-            weight = np.ascontiguousarray(_numbers(batch.column(self.weight)), dtype=np.float64)
-            self._check_finite(weight[:, None], [self.weight], path, row)
-        self._check_finite(X, columns, path, row)
-        return Batch(X, labels, weight)
+    def _record_batches(self, path: Path, columns: list[str]) -> Iterator[Any]:
+        rows = block_rows(len(self.columns))
+        if self.format == "parquet":
+            import pyarrow.parquet as pq
 
-    @staticmethod
-    def _check_finite(X: NDArray[Any], names: list[str], path: Path, row: int) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):
-            finite = np.isfinite(X.sum())  # a finite sum has finite terms
-        if finite or np.isfinite(X).all():
+            # Without a stream of its own, each column of a row group is held in memory.
+            with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:
+                yield from file.iter_batches(batch_size=rows, columns=columns)
             return
-        bad = ~np.isfinite(X)
-        at, column = np.unravel_index(int(np.argmax(bad)), bad.shape)
-        raise NonFiniteError(
-            f"{path}: column {names[column]!r} is {X[at, column]} in row {row + at}: drop or "
-            "impute missing and infinite values first"
+        scanner = self._dataset(path).scanner(
+            columns=columns, batch_size=rows, batch_readahead=1, fragment_readahead=1
         )
+        yield from scanner.to_batches()
 
     def _dataset(self, path: Path) -> Any:
         import pyarrow.dataset as ds
@@ -155,29 +139,60 @@ class TableFiles:
             ) from None
 
     def _check_schema(self, path: Path, schema: Any) -> None:
-        names = [*self.columns, self.target] + ([self.weight] if self.weight is not None else [])
-        missing = [name for name in names if name not in schema.names]
+        missing = [name for name in (*self.columns, *self.roles) if name not in schema.names]
         if missing:
             raise FileFormatError(
                 f"{path} has no column {missing[0]!r}: its columns are "
                 f"{', '.join(schema.names[:8])}{', …' if len(schema.names) > 8 else ''}. All files "
                 "need the same columns"
             )
-        for name in names:
-            if name != self.target and not _is_number(schema.field(name).type):
-                raise NotNumericError(
-                    f"{path}: column {name!r} is of type {schema.field(name).type}, not a number: "
-                    "leave it out with columns=[…], or encode it first"
-                )
+        if self.weight is not None:
+            _check_number(path, schema, self.weight)
+
+
+class TableFiles(RawFiles):
+    """Files whose features are numbers, read as arrays."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        kinds = [one.field(name).type for one in self.schemas for name in self.columns]
+        self.dtype = np.dtype(np.float32 if all(map(_fits_single, kinds)) else np.float64)
+
+    def arrays(self, *, only_labels: bool = False) -> Iterator[Batch]:
+        """Yield all rows in order; only labels and weights on request."""
+        columns = [] if only_labels else self.columns
+        for path, row, batch in self._located_batches([*columns, *self.roles]):
+            yield self._converted(batch, columns, path, row)
+
+    def _converted(self, batch: Any, columns: list[str], path: Path, row: int) -> Batch:
+        X = np.empty((batch.num_rows, len(columns)), self.dtype)
+        for k, name in enumerate(columns):
+            X[:, k] = as_numbers(batch, name)
+        labels = batch.column(self.target)
+        if labels.null_count:
+            raise LabelError(
+                f"{path}: column {self.target!r} has {labels.null_count} missing labels in rows "
+                f"{row} to {row + batch.num_rows - 1}: drop these rows"
+            )
+        weight = self.weights(batch)
+        if self.weight is not None:
+            _check_finite(weight[:, None], [self.weight], path, row)
+        _check_finite(X, columns, path, row)
+        return Batch(X, labels, weight)
+
+    def _check_schema(self, path: Path, schema: Any) -> None:
+        super()._check_schema(path, schema)
+        for name in self.columns:
+            _check_number(path, schema, name)
 
 
 class LabelCodes:
     """Labels as 0 and 1, in order of first appearance, with rows and weight of each class."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.values: list[Any] = []
-        self.totals: list[float] = []
+    def __init__(self, column: str, values: Sequence[Any] = ()) -> None:
+        self.column = column
+        self.values: list[Any] = list(values)
+        self.totals = [0.0] * len(self.values)
 
     def codes(self, labels: Any, weight: Floats) -> NDArray[np.uint8]:
         """Return the code of each label; a third class raises LabelError."""
@@ -186,14 +201,16 @@ class LabelCodes:
 
         if pa.types.is_dictionary(labels.type):
             labels = labels.dictionary_decode()
+        if labels.null_count:
+            raise LabelError(f"column {self.column!r} has missing labels: drop these rows")
         for value in pc.unique(labels).to_pylist():
             if value not in self.values:
                 self.values.append(value)
                 self.totals.append(0.0)
             if len(self.values) > 2 or value != value:  # noqa: PLR0124
                 raise LabelError(
-                    f"column {self.path!r} holds {', '.join(map(repr, self.values))}: a target has "
-                    "two classes and no missing labels"
+                    f"column {self.column!r} holds {', '.join(map(repr, self.values))}: a target "
+                    "has two classes and no missing labels"
                 )
         found = pc.index_in(labels, pa.array(self.values).cast(labels.type))
         codes = np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.uint8)
@@ -278,13 +295,42 @@ def _fits_single(kind: Any) -> bool:
     return bool(small or types.is_float32(kind) or types.is_float16(kind))
 
 
-def _numbers(column: Any) -> NDArray[Any]:
-    """Return a column as a NumPy array with NaN for nulls."""
+def as_numbers(table: Any, name: str) -> NDArray[Any]:
+    """Return a column of a table or a record batch as an array with NaN for nulls."""
     from pyarrow import float64, types
 
+    column = table.column(name)
     if types.is_decimal(column.type):
         column = column.cast(float64())
+    if not _is_number(column.type):
+        raise NotNumericError(
+            f"column {name!r} is of type {column.type}, not a number: leave it out with "
+            "columns=[…], or encode it first"
+        )
+    if hasattr(column, "combine_chunks"):
+        column = column.combine_chunks()
     return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def _check_number(path: Path, schema: Any, name: str) -> None:
+    if not _is_number(schema.field(name).type):
+        raise NotNumericError(
+            f"{path}: column {name!r} is of type {schema.field(name).type}, not a number: leave it "
+            "out with columns=[…], or encode it first"
+        )
+
+
+def _check_finite(X: NDArray[Any], names: list[str], path: Path, row: int) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = np.isfinite(X.sum())  # a finite sum has finite terms
+    if finite or np.isfinite(X).all():
+        return
+    bad = ~np.isfinite(X)
+    at, column = np.unravel_index(int(np.argmax(bad)), bad.shape)
+    raise NonFiniteError(
+        f"{path}: column {names[column]!r} is {X[at, column]} in row {row + at}: drop or impute "
+        "missing and infinite values first"
+    )
 
 
 def _require_pyarrow() -> None:

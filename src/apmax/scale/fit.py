@@ -76,7 +76,7 @@ def check_surrogate(surrogate: Surrogate, gamma: float) -> None:
         raise BackendError(
             f"`surrogate` = {surrogate.name!r} cannot be fitted block by block: only "
             '"logistic" has a summary that merges over blocks; use it, or fit a sample that fits '
-            "into memory (apmax.scale.training_sample) with fit"
+            "into memory (apmax.scale.sample_negatives) with fit"
         )
     if gamma > MAX_GAMMA:
         raise BackendError(
