@@ -112,6 +112,24 @@ def broken_file() -> str:
 
 FRAUD = ["ok", "fraud", "ok"]
 
+
+def read_deadly_partition() -> None:
+    distributed = pytest.importorskip("distributed")
+    from apmax.scale.cluster import partition_error
+
+    raise partition_error(distributed.KilledWorker("apmax-log_loss-ab12-17", "worker", 3))
+
+
+def load_damaged_checkpoint() -> None:
+    from apmax.scale.blocks import MemoryBlocks
+    from apmax.scale.checkpoint import Checkpoint
+    from apmax.scale.sums import merge_statistics, statistics
+
+    found = MemoryBlocks(np.eye(2), np.array([True, False])).fold(statistics, merge_statistics)
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        Checkpoint(file.name).load({}, found)
+
+
 OPTION_ROWS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("γ = 0", lambda: surrogate_ap(S, Y, gamma=0), errors.ParameterError, r"`gamma` must be a finite number and > 0 .*, got 0: .*start with 0.1"),
     ("γ < 0", lambda: surrogate_ap(S, Y, gamma=-1.0), errors.ParameterError, r"got -1.0"),
@@ -162,6 +180,8 @@ OPTION_ROWS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("a file of another format", lambda: load(broken_file(), target="y"), errors.FileFormatError, r"zero byte"),
     ("a file that is not a model", lambda: load_model(__file__), errors.ModelFileError, r"apmax train"),
     ("a count that is no integer", lambda: check_count(2.5, "k", why="it counts"), errors.ParameterError, r"integer ≥ 1, got 2.5: it counts"),
+    ("a partition that ends its workers", read_deadly_partition, errors.PartitionError, r"partition 17 ended repeatedly.*smaller partitions"),
+    ("not a checkpoint", load_damaged_checkpoint, errors.CheckpointError, r"not a checkpoint.*delete it"),
     ("a rank that hangs", gather_in_vain, errors.RankError, r"rank 1 waited .* did not answer \(Timed out\).*`timeout`"),
 ]  # fmt: skip
 

@@ -4,6 +4,7 @@
 
     ApmaxError
     ├── RankError (a RuntimeError)          another process of a distributed run failed
+    ├── PartitionError (a RuntimeError)     a partition of the data ends the processes that read it
     └── InputError (also a ValueError)      an argument or file cannot be used
         ├── ShapeError                      empty, wrong dimensions, or lengths that differ
         ├── NotNumericError                 text or objects instead of numbers
@@ -12,7 +13,8 @@
         │   └── NoPositiveError             average precision needs at least one positive
         ├── WeightError                     negative weights, or no weight left
         ├── FileError                       a file is missing or of unknown type
-        │   └── FileFormatError             the content of a file is invalid
+        │   ├── FileFormatError             the content of a file is invalid
+        │   └── CheckpointError             a checkpoint of another fit, or a damaged one
         ├── ModelFileError                  not a model file, or a damaged one
         └── ParameterError                  a parameter is out of range
             ├── BackendError                a back end cannot run a surrogate or method
@@ -30,6 +32,10 @@ class ApmaxError(Exception):
 
 class RankError(ApmaxError, RuntimeError):
     """Another rank of the process group failed or did not answer."""
+
+
+class PartitionError(ApmaxError, RuntimeError):
+    """Workers that read a partition of the data ended repeatedly."""
 
 
 class InputError(ApmaxError, ValueError):
@@ -66,6 +72,10 @@ class FileError(InputError):
 
 class FileFormatError(FileError):
     """The content of a file is invalid; the message says where and what was expected."""
+
+
+class CheckpointError(FileError):
+    """A checkpoint belongs to another fit or is damaged; the message lists what differs."""
 
 
 class ModelFileError(InputError):

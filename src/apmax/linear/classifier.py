@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -173,6 +174,66 @@ class APClassifier(LinearAPModel):
                 message += ": increase max_iter, tol or alpha"
             result = FitResult(found.converged, found.interrupted, message, found.iterations)
             self._finish(design, found.w, data, history.columns(), result)
+        return self
+
+    @unchanged_on_error
+    def fit_files(
+        self,
+        files: Any,
+        target: str,
+        *,
+        columns: Sequence[str] | None = None,
+        sample_weight: str | None = None,
+        cache: Any = None,
+        checkpoint: Any = None,
+    ) -> APClassifier:
+        """Fit the model to files that need not fit into memory.
+
+        The result equals that of :meth:`fit` up to rounding. Files are decoded once into a flat
+        temporary copy and read in blocks from there, about 40 times. Needs the extra ``files`` and
+        the logistic surrogate.
+
+        Parameters
+        ----------
+        files : path, glob pattern, folder, or list of paths
+            Parquet, Feather (Arrow) or CSV files with the same columns.
+        target : str
+            Column of labels.
+        columns : list of str, optional
+            Columns of features, all of them numbers without missing values. The default is all
+            other columns.
+        sample_weight : str, optional
+            Column of non-negative weights.
+        cache : path or False, optional
+            Folder of the temporary copy, by default the system's. False decodes the files in every
+            pass and needs no disk space.
+        checkpoint : path, optional
+            File to which the state is written after each iteration. The same call resumes from it;
+            it is deleted when the fit ends, unless Ctrl-C ended it.
+
+        Returns
+        -------
+        APClassifier
+            The fitted estimator; `history_` has no AP of the training data.
+
+        Raises
+        ------
+        FileError
+            If files are missing, change during the fit, or do not fit on the disk.
+        BackendError
+            If the surrogate is not logistic.
+        """
+        from apmax.scale.estimator import fit_files
+
+        fit_files(
+            self,
+            files,
+            target,
+            columns=columns,
+            sample_weight=sample_weight,
+            cache=cache,
+            checkpoint=checkpoint,
+        )
         return self
 
     def _checked_parameters(self) -> tuple[Surrogate, float]:

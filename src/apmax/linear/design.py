@@ -111,7 +111,7 @@ def make_design(X: Any, how: str, weight: Floats | None) -> Design:
     """
     lowest, highest = extent(X)
     largest = np.maximum(highest, -lowest)
-    _check_that_squares_fit(largest)
+    check_that_squares_fit(largest)
     centre = _centre(X, weight, lowest, highest)
     size = SCALES.choose(how)(X, weight, FeatureRange(lowest, highest, centre))
     rounding = (1e-6 if X.dtype == np.float32 else 1e-12) * largest
@@ -130,7 +130,8 @@ def _centre(X: Any, weight: Floats | None, lowest: Floats, highest: Floats) -> F
     return np.where(2 * away < np.maximum(highest, -lowest), mean, 0.0)
 
 
-def _check_that_squares_fit(largest: Floats) -> None:
+def check_that_squares_fit(largest: Floats) -> None:
+    """Refuse features whose squares overflow or underflow."""
     for bad, remedy in (
         (largest > LARGEST, "overflows: divide"),
         ((largest > 0) & (largest < SMALLEST), "underflows: multiply"),

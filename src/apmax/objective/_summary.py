@@ -1,15 +1,8 @@
-r"""Surrogate AP of scores σ(z) with the logistic surrogate, in two passes over the margins z.
+"""Surrogate AP of scores σ(z) with the logistic surrogate, in two passes over the margins z.
 
-The interval [0, 1] is cut into ⌈γ⌉ cells. Each class keeps `TERMS` moments per cell,
-M[c, k] = Σ_{i ∈ c} vᵢ tᵢᵏ, where t ∈ [−1, 1] is the position within the cell. The moments give
-signed weights W on `TERMS` Chebyshev nodes per cell that act on every polynomial of a cell as the
-examples do. All sums over pairs are taken between nodes, whose positions never change:
-
-.. math:: G_1(u) = \sum_{u'} W_1(u')\, \sigma(\gamma(u' - u)), \quad p = G_1 / (G_1 + G_0), \quad
-          \widehat{AP} = \sum_u W_1(u)\, p(u) / \sum_u W_1(u)
-
-The gradient with respect to a score is one piecewise polynomial per class. Errors are relative
-and do not depend on n: below 1e-9 for the value and 1e-8 of the largest entry for the gradient.
+:mod:`apmax.objective._nodes` describes the moments. Cells have width ≤ 1/γ and `TERMS` moments for
+either class: fewer than are certified, so that small data are fast. Measured errors are below
+1e-9 for the value and 1e-8 of the largest entry for the gradient, whatever the number of examples.
 """
 
 from __future__ import annotations
@@ -19,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from apmax._compile import kernel
+from apmax.objective._nodes import NodeTables
 from apmax.objective._pair_sums import NO_WEIGHTS
 from apmax.validation import Floats, Mask
 
@@ -31,35 +25,18 @@ class LogisticSummary:
     """ÂP as a function of margins, for one γ ≤ `MAX_GAMMA`."""
 
     def __init__(self, gamma: float) -> None:
-        self.cells = int(np.ceil(gamma))
-        nodes = np.cos((np.arange(TERMS) + 0.5) * np.pi / TERMS)
-        powers = np.vander(nodes, increasing=True).T  # powers[k, node]
-        self.moments_to_weights = np.linalg.inv(powers).T  # (k, node)
-        self.values_to_powers = np.linalg.inv(powers.T).T  # (node, k)
-        place = (np.arange(self.cells)[:, None] + (nodes + 1) / 2).ravel() / self.cells
-        above = gamma * (place[None, :] - place[:, None])
-        self.value_table = 1.0 / (1.0 + np.exp(-above))
-        self.slope_table = gamma * self.value_table * self.value_table.T
+        self.tables = NodeTables(gamma, int(np.ceil(gamma)), (TERMS, TERMS))
 
     def evaluate(
         self, margins: Floats, positive: Mask, weight: Floats | None
     ) -> tuple[float, Floats]:
         """Return ÂP and its derivative in each margin."""
         v = NO_WEIGHTS if weight is None else weight
-        scores, moments = np.empty(margins.size), np.zeros((2, self.cells, TERMS))
+        scores, moments = np.empty(margins.size), np.zeros((2, self.tables.cells, TERMS))
         moments_of_scores(margins, positive, v, scores, moments)
-        weights = (moments @ self.moments_to_weights).reshape(2, -1)
-        total = moments[1, :, 0].sum()
-        minus, plus = weights @ self.value_table.T
-        minus_slope, plus_slope = weights @ self.slope_table.T
-        precision = plus / (plus + minus)
-        a = (1.0 - precision) / (plus + minus) / total
-        b = precision / (plus + minus) / total
-        from_rows = np.stack([-b, a]) * weights[1] @ self.slope_table
-        from_rows[1] += b * minus_slope - a * plus_slope
-        polynomials = from_rows.reshape(2, self.cells, TERMS) @ self.values_to_powers
-        slopes_of_scores(scores, positive, v, polynomials)
-        return min(float(weights[1] @ precision / total), 1.0), scores
+        value, *polynomials = self.tables.evaluate(*moments)
+        slopes_of_scores(scores, positive, v, np.stack(polynomials))
+        return value, scores
 
 
 summary_for = lru_cache(maxsize=8)(LogisticSummary)

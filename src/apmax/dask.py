@@ -1,0 +1,358 @@
+"""Average precision on a Dask cluster: a linear classifier and the metric.
+
+Needs the extra ``dask``: ``pip install 'apmax[dask]'``.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from apmax.binary_classifier import unchanged_on_error
+from apmax.errors import ParameterError, ShapeError
+from apmax.interrupts import cooperative_interrupts
+from apmax.linear import APClassifier
+from apmax.objective.surrogates import Surrogate
+from apmax.scale.blocks import Progress
+from apmax.scale.checkpoint import Checkpoint
+from apmax.scale.estimator import settings_of, store, target_of
+from apmax.scale.fit import fit
+from apmax.scale.ranking import APInterval, average_precision_of
+
+try:
+    import dask
+    from distributed import Client, KilledWorker, default_client
+
+    from apmax.scale.cluster import (
+        ClusterBlocks,
+        block_of,
+        describe,
+        merge_descriptions,
+        partition_error,
+        persisted,
+        raw_block,
+        tree,
+        unrecomputable,
+    )
+except ImportError as error:
+    raise ImportError(
+        f"apmax.dask needs Dask and distributed ({error}): pip install 'apmax[dask]'"
+    ) from error
+
+__all__ = ["APInterval", "DaskAPClassifier", "average_precision"]
+
+
+class DaskAPClassifier(BaseEstimator):  # type: ignore[misc]
+    """:class:`apmax.APClassifier` for Dask arrays, DataFrames and Parquet files.
+
+    Each evaluation of the objective is one graph of pure tasks that send sums, not rows: about
+    360 KB per partition for 30 features. Results do not depend on the number of workers, and they
+    are the same if workers end during the fit: their tasks run again elsewhere.
+
+    Parameters
+    ----------
+    surrogate : str, default="logistic"
+        Only "logistic" can be fitted in parts.
+    gamma, alpha, max_iter, tol, pos_label
+        As in :class:`apmax.APClassifier`.
+    checkpoint : path, optional
+        File to which the state is written after each iteration. `fit` with the same data and
+        parameters resumes from it; it is deleted when the fit ends.
+    client : distributed.Client, optional
+        The cluster; by default the current one.
+
+    Attributes
+    ----------
+    coef_, intercept_, classes_, pos_label_, log_odds_limits_, n_features_in_, n_iter_, history_, \
+result_
+        As in :class:`apmax.APClassifier`.
+
+    See Also
+    --------
+    apmax.APClassifier.fit_files : The same fit on one machine, from files.
+
+    Notes
+    -----
+    Partitions are kept in the memory of the cluster during the fit; Dask writes what does not fit
+    to disk. Partitions of about 128 MB are best. A worker that ends is replaced by the others if
+    Dask can read its partitions again; scattered data cannot be read again, which issues a warning.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from distributed import Client
+    >>> from apmax.dask import DaskAPClassifier, average_precision
+    >>> client = Client(processes=False, n_workers=1, dashboard_address=None)
+    >>> X = da.random.default_rng(0).normal(size=(10_000, 5), chunks=(2_500, 5))
+    >>> y = X[:, 0] + X[:, 1] ** 2 > 3
+    >>> model = DaskAPClassifier().fit(X, y)
+    >>> scores = model.decision_function(X)  # lazy
+    >>> round(float(average_precision(y, scores)), 2)
+    0.63
+    >>> client.close()
+    """
+
+    def __init__(
+        self,
+        *,
+        surrogate: str | Surrogate = "logistic",
+        gamma: float | None = None,
+        alpha: float = 1.0,
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        pos_label: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        client: Client | None = None,
+    ) -> None:
+        self.surrogate = surrogate
+        self.gamma = gamma
+        self.alpha = alpha
+        self.max_iter = max_iter
+        self.tol = tol
+        self.pos_label = pos_label
+        self.checkpoint = checkpoint
+        self.client = client
+
+    @unchanged_on_error
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> DaskAPClassifier:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : Dask array, Dask DataFrame, or path of Parquet files
+            Features; those of a DataFrame or of files are all columns but `y` and `sample_weight`
+            if these are names of columns.
+        y : Dask array, Dask Series, or str
+            Labels in the same partitions as X, or the name of a column.
+        sample_weight : Dask array, Dask Series, or str, optional
+            Non-negative weights, likewise.
+
+        Returns
+        -------
+        DaskAPClassifier
+            The fitted estimator.
+        """
+        local = APClassifier(**self._local_parameters())
+        settings = settings_of(local)
+        client = self._client()
+        X, y, sample_weight = _collections(X, y, sample_weight)
+        _warn_if_scattered(client, X, y, sample_weight)
+        names = list(X.columns) if hasattr(X, "columns") else None
+        with cooperative_interrupts():
+            raw = persisted(client, _raw_parts(X, y, sample_weight))
+            try:
+                description = client.compute(
+                    tree(raw, describe, merge_descriptions), optimize_graph=False
+                ).result()
+            except KilledWorker as error:
+                raise partition_error(error) from None
+            totals = description.totals
+            target = target_of(list(totals), list(totals.values()), self)
+            to_block = dask.delayed(block_of, pure=False)
+            parts = persisted(client, [to_block(part, target.pos_label) for part in raw])
+            del raw
+            engine = ClusterBlocks(client, parts, description)
+            fitted = fit(
+                engine,
+                settings,
+                checkpoint=Checkpoint(self.checkpoint),
+                progress=Progress(getattr(self, "on_progress", None)),
+            )
+        store(local, fitted, target, names, stacklevel=4)
+        self._local = local
+        for name, value in vars(local).items():
+            if name.endswith("_"):
+                setattr(self, name, value)
+        return self
+
+    def to_local(self) -> APClassifier:
+        """Return the fitted model as a plain :class:`apmax.APClassifier`."""
+        check_is_fitted(self, "coef_")
+        return self._local
+
+    def decision_function(self, X: Any) -> Any:
+        """Return the log-odds of ``classes_[1]``, lazily."""
+        return self._mapped(X, "decision_function")
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probability of each class as a lazy Dask array."""
+        return self._mapped(X, "predict_proba", columns=2)
+
+    def predict(self, X: Any) -> Any:
+        """Return the class with probability above one half, lazily."""
+        return self._mapped(X, "predict", dtype=self.to_local().classes_.dtype)
+
+    def _mapped(self, X: Any, method: str, columns: int | None = None, dtype: Any = float) -> Any:
+        local = self.to_local()
+        if hasattr(X, "map_blocks"):
+            X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+            if columns is None:
+                return X.map_blocks(_predict, local, method, dtype=dtype, drop_axis=1)
+            return X.map_blocks(
+                _predict, local, method, dtype=dtype, chunks=(X.chunks[0], (columns,))
+            )
+        if not hasattr(X, "map_partitions"):
+            raise ParameterError(
+                f"`X` must be a Dask array or DataFrame, got {type(X).__name__}: for data in "
+                f"memory use to_local().{method}(X)"
+            )
+        import dask.array as da
+
+        shape = (np.nan,) if columns is None else (np.nan, columns)
+        predict = dask.delayed(_predict)
+        return da.concatenate(
+            [
+                da.from_delayed(predict(part, local, method), shape, dtype=dtype)
+                for part in X.to_delayed()
+            ],
+            allow_unknown_chunksizes=True,
+        )
+
+    def _local_parameters(self) -> dict[str, Any]:
+        names = ("surrogate", "gamma", "alpha", "max_iter", "tol", "pos_label")
+        return {name: getattr(self, name) for name in names}
+
+    def _client(self) -> Client:
+        if self.client is not None:
+            return self.client
+        try:
+            return default_client()
+        except ValueError:
+            raise ParameterError(
+                "there is no Dask cluster: create a client first, for example with "
+                "distributed.Client(), or pass client="
+            ) from None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "client": None}
+
+
+def average_precision(
+    y: Any, scores: Any, *, sample_weight: Any = None, pos_label: Any = None
+) -> APInterval:
+    """Compute average precision of Dask arrays or Series.
+
+    With up to two million positives the result is exact: their sorted scores are sent to every
+    partition. With more it is an interval from a histogram, about 1e-5 wide.
+
+    Parameters
+    ----------
+    y : Dask array or Series
+        Labels: bool, {0, 1}, {-1, 1}, or any two values with `pos_label`.
+    scores : Dask array or Series
+        Finite scores in the same partitions; larger means more likely positive.
+    sample_weight : Dask array or Series, optional
+        Non-negative weights.
+    pos_label : optional
+        The positive class, needed unless labels are bool, {0, 1} or {-1, 1}.
+
+    Returns
+    -------
+    APInterval
+        With fields `value`, `lower` and `upper`, which are equal if the result is exact.
+    """
+    columns = [_parts(y), _parts(scores)]
+    columns.append([None] * len(columns[0]) if sample_weight is None else _parts(sample_weight))
+    if len({len(one) for one in columns}) > 1:
+        raise ShapeError(
+            f"y, scores and sample_weight have {', '.join(str(len(one)) for one in columns)} "
+            "partitions: give all of them the same"
+        )
+    pack = dask.delayed(_pack, pure=False)
+    parts = [pack(*row) for row in zip(*columns, strict=True)]
+
+    def fold(function: Any, merge: Any, *arguments: Any) -> Any:
+        return dask.compute(tree(parts, function, merge, *arguments), optimize_graph=False)[0]
+
+    return average_precision_of(fold, pos_label)
+
+
+def _collections(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Return Dask collections of paths and of names of columns."""
+    if isinstance(X, (str, os.PathLike)):
+        import dask.dataframe as dd
+
+        X = dd.read_parquet(os.fspath(X))
+    roles = [one for one in (y, sample_weight) if isinstance(one, str)]
+    if roles:
+        missing = [one for one in roles if one not in getattr(X, "columns", [])]
+        if missing:
+            raise ParameterError(
+                f"{missing[0]!r} is not a column of X: pass a Dask Series or array, or the name of "
+                "a column of a DataFrame or of Parquet files"
+            )
+        table = X
+        X = table.drop(columns=roles)
+        y = table[y] if isinstance(y, str) else y
+        sample_weight = table[sample_weight] if isinstance(sample_weight, str) else sample_weight
+    for name, value in (("X", X), ("y", y), ("sample_weight", sample_weight)):
+        if value is not None and not dask.is_dask_collection(value):
+            raise ParameterError(
+                f"`{name}` must be a Dask collection, got {type(value).__name__}: use "
+                "apmax.APClassifier for data in memory"
+            )
+    if getattr(X, "ndim", 2) != 2:
+        raise ShapeError(f"`X` must be two-dimensional, got {X.ndim} dimensions")
+    if hasattr(X, "rechunk"):
+        if X.numblocks[1] > 1:
+            X = X.rechunk({1: -1})
+        known = not np.isnan(X.chunks[0]).any()
+        y, sample_weight = (
+            one.rechunk((X.chunks[0],)) if known and hasattr(one, "rechunk") else one
+            for one in (y, sample_weight)
+        )
+    return X, y, sample_weight
+
+
+def _raw_parts(X: Any, y: Any, sample_weight: Any) -> list[Any]:
+    """Return one Delayed block per partition."""
+    kinds = [X.dtype] if hasattr(X, "dtype") else list(X.dtypes)
+    single = all(kind == np.float32 for kind in kinds)
+    columns = [_parts(X), _parts(y)]
+    columns.append([None] * len(columns[0]) if sample_weight is None else _parts(sample_weight))
+    if len({len(one) for one in columns}) > 1:
+        raise ShapeError(
+            f"X has {len(columns[0])} partitions, y {len(columns[1])}: give both the same, for "
+            "example with repartition or rechunk"
+        )
+    block = dask.delayed(raw_block, pure=False)
+    dtype = "float32" if single else "float64"
+    return [block(*row, i, dtype) for i, row in enumerate(zip(*columns, strict=True))]
+
+
+def _parts(collection: Any) -> list[Any]:
+    if not dask.is_dask_collection(collection):
+        raise ParameterError(
+            f"a Dask array or Series is needed, got {type(collection).__name__}: for data in "
+            "memory use apmax.average_precision"
+        )
+    parts = collection.to_delayed()
+    return list(np.asarray(parts, dtype=object).ravel())
+
+
+def _pack(y: Any, scores: Any, weight: Any) -> tuple[Any, Any, Any]:
+    return y, scores, weight
+
+
+def _predict(X: Any, model: APClassifier, method: str) -> Any:
+    if X.shape[0] == 0:
+        shape = (0, 2) if method == "predict_proba" else (0,)
+        return np.empty(shape, model.classes_.dtype if method == "predict" else float)
+    return getattr(model, method)(X)
+
+
+def _warn_if_scattered(client: Client, *collections: Any) -> None:
+    given = [one for one in collections if one is not None]
+    keys = unrecomputable(client, *given)
+    if keys:
+        warnings.warn(
+            f"{len(keys)} partitions were scattered to the workers, so that Dask cannot compute "
+            "them again: the fit fails if one of these workers ends; create the data from files",
+            UserWarning,
+            stacklevel=4,
+        )

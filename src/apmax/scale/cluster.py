@@ -1,0 +1,203 @@
+"""Folds over the partitions of Dask collections.
+
+Every evaluation is one graph of pure tasks: a task per partition, and merges of up to `FAN_IN`
+results in the order of the partitions. No task depends on which worker runs it, so a worker that
+ends is replaced by any other, and results are the same bits for any number of workers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+from uuid import uuid4
+
+import dask
+import numpy as np
+import scipy.sparse as sp
+from distributed import Client, KilledWorker, futures_of
+from numpy.typing import NDArray
+
+from apmax.errors import (
+    ApmaxError,
+    LabelError,
+    NotNumericError,
+    PartitionError,
+    ShapeError,
+)
+from apmax.objective._pair_sums import NO_WEIGHTS
+from apmax.scale.blocks import Block
+from apmax.validation import Floats
+
+T = TypeVar("T")
+FAN_IN = 8
+"""Results that one task merges."""
+
+
+class RawBlock(NamedTuple):
+    """Rows of a partition with their labels as given."""
+
+    X: Any
+    y: NDArray[Any]
+    weight: Floats
+
+
+class Description(NamedTuple):
+    """Classes with their weights, the number of features, and whether X is sparse."""
+
+    totals: dict[Any, float]
+    features: int
+    sparse: bool
+
+
+class ClusterBlocks:
+    """Blocks that are partitions in the memory of a Dask cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The cluster.
+    parts : list of Delayed
+        Blocks.
+    description : Description
+        Of all partitions.
+    """
+
+    def __init__(self, client: Client, parts: Sequence[Any], description: Description) -> None:
+        self.client, self.parts = client, parts
+        self.features, self.sparse = description.features, description.sparse
+
+    def fold(self, function: Callable[..., T], merge: Callable[[T, T], T], *arguments: Any) -> T:
+        """Return ``function(block, *arguments)`` of all blocks, merged in their order."""
+        result = tree(self.parts, function, merge, *arguments)
+        future = self.client.compute(result, optimize_graph=False)
+        try:
+            found: T = future.result()
+        except KilledWorker as error:
+            raise partition_error(error) from None
+        return found
+
+
+def tree(
+    parts: Sequence[Any], function: Callable[..., T], merge: Callable[[T, T], T], *arguments: Any
+) -> Any:
+    """Return the graph of a fold as one Delayed object."""
+    name = f"apmax-{function.__name__}-{uuid4().hex[:12]}"
+    given = dask.delayed(tuple, pure=False)(list(arguments), dask_key_name=f"{name}-arguments")
+    apply, combine = dask.delayed(_apply, pure=False), dask.delayed(_combine, pure=False)
+    level = [
+        apply(function, part, i, given, dask_key_name=f"{name}-{i}") for i, part in enumerate(parts)
+    ]
+    depth = 0
+    while len(level) > 1:
+        depth += 1
+        level = [
+            combine(merge, level[i : i + FAN_IN], dask_key_name=f"{name}-merge-{depth}-{i}")
+            for i in range(0, len(level), FAN_IN)
+        ]
+    return level[0]
+
+
+def _apply(function: Callable[..., T], part: Any, index: int, arguments: tuple[Any, ...]) -> T:
+    try:
+        return function(part, *arguments)
+    except ApmaxError as error:
+        raise type(error)(f"partition {index}: {error}") from None
+
+
+def _combine(merge: Callable[[T, T], T], results: list[T]) -> T:
+    merged = results[0]
+    for one in results[1:]:
+        merged = merge(merged, one)
+    return merged
+
+
+def persisted(client: Client, parts: Sequence[Any]) -> list[Any]:
+    """Start to compute the parts and keep them in the cluster, where they can be recomputed."""
+    return list(client.persist(list(parts), optimize_graph=False))
+
+
+def raw_block(X: Any, y: Any, weight: Any, index: int, dtype: str) -> RawBlock:
+    """Return a partition as arrays."""
+    where = f"partition {index}: "
+    if not sp.issparse(X):
+        try:
+            X = np.ascontiguousarray(X, dtype=dtype)
+        except (TypeError, ValueError) as error:
+            raise NotNumericError(
+                f"{where}features cannot be converted to numbers ({error}): select numeric "
+                "columns, or encode the others first"
+            ) from None
+    else:
+        X = sp.csr_matrix(X, dtype=dtype)
+        X.sum_duplicates()
+    labels = np.asarray(y).reshape(-1)
+    if labels.dtype.kind == "O":
+        labels = np.array(labels.tolist())
+    if X.ndim != 2 or labels.size != X.shape[0]:
+        raise ShapeError(
+            f"{where}X has shape {X.shape} and y {labels.size} rows: give both the same partitions"
+        )
+    v = NO_WEIGHTS if weight is None else np.array(weight, dtype=np.float64).reshape(-1)
+    if weight is not None and v.size != labels.size:
+        raise ShapeError(
+            f"{where}sample_weight has {v.size} rows and y {labels.size}: give both the same "
+            "partitions"
+        )
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise LabelError(f"{where}y has missing labels: drop these rows")
+    return RawBlock(X, labels, v)
+
+
+def describe(part: RawBlock) -> Description:
+    """Return the classes and their weights, and what kind of features there are."""
+    classes, place = np.unique(part.y, return_inverse=True)
+    if classes.size > 2:
+        shown = ", ".join(map(repr, classes[:5].tolist()))
+        raise LabelError(f"y holds {classes.size} classes ({shown}): average precision needs two")
+    totals = np.bincount(place, part.weight if part.weight.size else None, classes.size)
+    return Description(
+        dict(zip(classes.tolist(), totals.tolist(), strict=True)),
+        int(part.X.shape[1]),
+        bool(sp.issparse(part.X)),
+    )
+
+
+def merge_descriptions(first: Description, second: Description) -> Description:
+    """Merge the classes; features must be the same."""
+    if first[1:] != second[1:]:
+        raise ShapeError(
+            f"partitions have {first.features} and {second.features} features, or mix dense and "
+            "sparse ones: give all of them the same columns"
+        )
+    totals = dict(first.totals)
+    for label, total in second.totals.items():
+        totals[label] = totals.get(label, 0.0) + total
+    return Description(totals, *first[1:])
+
+
+def block_of(part: RawBlock, positive_label: Any) -> Block:
+    """Return a block with the mask of positives."""
+    return Block(part.X, np.asarray(part.y == positive_label, dtype=bool), part.weight)
+
+
+def unrecomputable(client: Client, *collections: Any) -> list[str]:
+    """Return keys of scattered data, which a worker that ends takes with it."""
+    keys = [one.key for collection in collections for one in futures_of(collection)]
+    return list(client.run_on_scheduler(_without_task, keys=keys)) if keys else []
+
+
+def _without_task(keys: list[Any], dask_scheduler: Any) -> list[str]:
+    tasks = dask_scheduler.tasks
+    return [str(key) for key in keys if key in tasks and tasks[key].run_spec is None]
+
+
+def partition_error(error: KilledWorker) -> PartitionError:
+    """Return an error that names the partition whose workers ended."""
+    key = str(getattr(error, "task", error))
+    number = re.search(r"(\d+)\W*$", key)
+    where = f"partition {number[1]}" if number else f"task {key}"
+    return PartitionError(
+        f"workers that computed {where} ended repeatedly, most often for lack of memory: use "
+        f"smaller partitions or workers with more memory, and check its rows (task {key})"
+    )

@@ -1,0 +1,180 @@
+"""Fits over blocks equal fits in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from apmax import APClassifier
+from apmax.linear.base import TrainingSet
+from apmax.linear.design import make_design
+from apmax.linear.full_batch import ap_objective, fit_logistic, minimise, relative_penalty
+from apmax.objective.surrogates import LOGISTIC
+from apmax.scale import fit as scale_fit
+from apmax.scale import sums
+from apmax.scale.blocks import MemoryBlocks
+from apmax.scale.fit import LinearFit, Settings, fit
+from apmax.validation import Floats
+
+RNG = np.random.default_rng(3)
+N, D = 4000, 7
+X = RNG.normal(size=(N, D)) * [1, 10, 0.1, 1, 1, 1, 0] + [0, 50, 0, 0, -3, 0, 2]
+Y = X[:, 0] + X[:, 4] + RNG.logistic(size=N) > 1.5
+WEIGHT = np.where(RNG.random(N) < 0.2, 0.0, RNG.uniform(0.1, 3, N))
+SETTINGS = Settings(gamma=20.0, alpha=0.3, max_iter=200, tol=1e-4, C=1.0)
+
+
+def coefficients(found: LinearFit) -> Floats:
+    out = found.calibration.slope * found.design.unscaled(found.w)
+    out[-1] += found.calibration.offset
+    return out
+
+
+def in_memory(X: Any, y: Any, weight: Floats | None) -> Floats:
+    """Return w of the full-batch fit in memory with `SETTINGS`."""
+    total = y.size if weight is None else max(weight.sum(), np.count_nonzero(weight))
+    data = TrainingSet(X, y, weight, total, np.array([0, 1])).without_zero_weights()
+    design = make_design(data.X, "maximum" if sp.issparse(X) else "deviation", data.weight)
+    anchor = fit_logistic(design, data.positive, data.weight, C=1.0, total=data.total).w
+    objective = ap_objective(
+        design,
+        data.positive,
+        data.weight,
+        surrogate=LOGISTIC,
+        gamma=20.0,
+        penalty=relative_penalty(0.3, anchor),
+        anchor=anchor,
+    )
+    return minimise(objective, anchor, max_iter=200, tol=1e-4).w
+
+
+@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
+@pytest.mark.parametrize("rows", [97, 1024, 10**6])
+def test_w_equals_that_of_the_fit_in_memory(rows: int, weight: Floats | None) -> None:
+    found = fit(MemoryBlocks(X, Y, weight, rows=rows), SETTINGS)
+    np.testing.assert_allclose(found.w, in_memory(X, Y, weight), rtol=0, atol=1e-8)
+    assert found.result.converged
+    model = APClassifier(alpha=0.3).fit(X, Y, weight)
+    expected = np.append(model.coef_[0], model.intercept_)
+    np.testing.assert_allclose(coefficients(found), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_sparse_and_wide_features_take_two_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    sparse = sp.csr_matrix(np.where(RNG.random(X.shape) < 0.3, X, 0.0))
+    found = fit(MemoryBlocks(sparse, Y, None, rows=500), SETTINGS)
+    np.testing.assert_allclose(found.w, in_memory(sparse, Y, None), rtol=0, atol=1e-8)
+    one_pass = fit(MemoryBlocks(X, Y, None, rows=500), SETTINGS)
+    for module in (scale_fit, sums):
+        monkeypatch.setattr(module, "ONE_PASS_FEATURES", 3)
+    two_passes = fit(MemoryBlocks(X, Y, None, rows=500), SETTINGS)
+    np.testing.assert_allclose(two_passes.w, one_pass.w, rtol=0, atol=1e-8)
+
+
+def test_single_precision_features_are_read_as_they_are() -> None:
+    single = X.astype(np.float32)
+    found = fit(MemoryBlocks(single, Y, None, rows=500), SETTINGS)
+    np.testing.assert_allclose(found.w, in_memory(single, Y, None), rtol=0, atol=1e-6)
+
+
+def test_gradients_are_those_of_finite_differences() -> None:
+    engine = MemoryBlocks(X, Y, WEIGHT, rows=700)
+    found = engine.fold(sums.statistics, sums.merge_statistics)
+    scaling = scale_fit.scaling_of(found, sparse=False)
+    w, step = RNG.normal(size=D + 1) * 0.3, 1e-6
+    for objective in (
+        scale_fit.logistic_objective(engine, scaling, found.weight.sum(), 0.01),
+        scale_fit.ap_objective(engine, scaling, 20.0, 0.2, np.zeros(D + 1)),
+    ):
+        _, gradient = objective(w)
+        for k in range(D + 1):
+            there = step * (np.arange(D + 1) == k)
+            slope = (objective(w + there)[0] - objective(w - there)[0]) / (2 * step)
+            assert slope == pytest.approx(gradient[k], abs=1e-8)
+
+
+def test_statistics_equal_those_of_all_rows_at_once() -> None:
+    found = MemoryBlocks(X, Y, WEIGHT, rows=333).fold(sums.statistics, sums.merge_statistics)
+    counted = WEIGHT > 0
+    rows, v = X[counted], WEIGHT[counted]
+    mean = np.average(rows, axis=0, weights=v)
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-13)
+    squares = v @ (rows - mean) ** 2
+    np.testing.assert_allclose(found.squares, squares, rtol=1e-12, atol=1e-20)
+    np.testing.assert_array_equal(found.lowest, rows.min(axis=0))
+    np.testing.assert_array_equal(found.highest, rows.max(axis=0))
+    positive = Y[counted]
+    np.testing.assert_array_equal(found.rows, [(~positive).sum(), positive.sum()])
+    np.testing.assert_allclose(found.weight, [v[~positive].sum(), v[positive].sum()])
+
+
+def test_outliers_do_not_spoil_the_calibration() -> None:
+    """Margins up to 1e6 leave the histogram of the others few bins at first."""
+    far = X.copy()
+    far[0, 0], far[1, 0] = 1e7, -1e7
+    found = fit(MemoryBlocks(far, Y, None, rows=500), SETTINGS)
+    model = APClassifier(alpha=0.3).fit(far, Y)
+    expected = np.append(model.coef_[0], model.intercept_)
+    np.testing.assert_allclose(coefficients(found), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_fit_resumes_from_its_checkpoint(tmp_path: Path) -> None:
+    from apmax.scale.checkpoint import Checkpoint
+
+    path = tmp_path / "fit.json"
+    whole = fit(MemoryBlocks(X, Y, None, rows=500), SETTINGS, checkpoint=Checkpoint(path))
+    assert not path.exists()
+
+    class Stopped(Exception):
+        pass
+
+    class Breaking(MemoryBlocks):
+        """An engine that fails at a given evaluation."""
+
+        left = 0
+
+        def fold(self, function: Any, merge: Any, *arguments: Any) -> Any:
+            type(self).left -= 1
+            if self.left == 0:
+                raise Stopped
+            return super().fold(function, merge, *arguments)
+
+    passes = 0
+    for left in (4, 6, 100):
+        Breaking.left = left
+        engine = Breaking(X, Y, None, rows=500)
+        try:
+            resumed = fit(engine, SETTINGS, checkpoint=Checkpoint(path))
+        except Stopped:
+            passes += 1
+            assert path.exists()
+    assert passes == 2
+    assert not path.exists()
+    ap, expected = (one.history["surrogate_ap"][-1] for one in (resumed, whole))
+    assert ap == pytest.approx(expected, rel=1e-3)  # both stop where the gradient is small
+    np.testing.assert_allclose(resumed.anchor, whole.anchor, atol=0.02)
+
+
+def test_a_checkpoint_of_another_fit_is_refused(tmp_path: Path) -> None:
+    from apmax.errors import CheckpointError
+    from apmax.scale.checkpoint import Checkpoint, State
+
+    engine = MemoryBlocks(X, Y, None, rows=500)
+    found = engine.fold(sums.statistics, sums.merge_statistics)
+    path = tmp_path / "fit.json"
+    checkpoint = Checkpoint(path)
+    checkpoint.load({"alpha": 1.0}, found)
+    checkpoint.save(State(w=np.zeros(D + 1), iteration=3))
+    assert Checkpoint(path).load({"alpha": 1.0}, found).iteration == 3
+    with pytest.raises(CheckpointError, match=r"alpha 1.0 instead of 2.0"):
+        Checkpoint(path).load({"alpha": 2.0}, found)
+    other = MemoryBlocks(X[1:], Y[1:], None).fold(sums.statistics, sums.merge_statistics)
+    with pytest.raises(CheckpointError, match=r"rows 4000\.0 instead of 3999\.0"):
+        Checkpoint(path).load({"alpha": 1.0}, other)
+    for content in ("", "{}", '{"format": 1}', path.read_text().replace("0.0", "NaN", 1)[:80]):
+        path.write_text(content)
+        with pytest.raises(CheckpointError, match="not a checkpoint"):
+            Checkpoint(path).load({"alpha": 1.0}, found)
