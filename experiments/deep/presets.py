@@ -41,6 +41,7 @@ class Preset:
     epochs: int
     tuning_epochs: int
     rates: Sequence[float]
+    momentum_rates: Sequence[float]
     gammas: Sequence[float]
     slopes: Sequence[float]
     temperatures: Sequence[float]
@@ -60,7 +61,8 @@ class Preset:
         if method.startswith("cross-entropy"):
             return [DeepSetting(rate) for rate in self.rates]
         gammas = self.slopes if method == "adap-logistic" else self.gammas
-        return [DeepSetting(*one) for one in product(self.rates, gammas, self.beta0s[:1])]
+        rates = self.momentum_rates if method == "moap" else self.rates
+        return [DeepSetting(*one) for one in product(rates, gammas, self.beta0s[:1])]
 
 
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())

@@ -19,6 +19,7 @@ from experiments.deep.presets import DeepSetting
 
 COMPOSITIONAL = {
     "adap": METHODS["adap-adam"],
+    "moap": METHODS["moap-v2"],
     "soap": METHODS["soap-adam"],
     "adap-logistic": replace(METHODS["adap-adam"], surrogate="logistic"),
 }

@@ -24,8 +24,8 @@ SOURCES = (
     *(HERE / "deep" / f"{name}.py" for name in ("trainer", "stages", "networks")),
 )
 """Code that the result of a stage depends on."""
-COLOURS = dict(zip(TITLES, ("C1", "C0", "C2", "C4", "C3", "C5"), strict=True))
-LINES = ("solid", "dashed", "dashdot", "dotted", (0, (1, 2)), (0, (5, 1)))
+COLOURS = dict(zip(TITLES, ("C1", "C6", "C0", "C2", "C4", "C3", "C5"), strict=True))
+LINES = ("solid", (0, (3, 1)), "dashed", "dashdot", "dotted", (0, (1, 2)), (0, (5, 1)))
 STYLES: dict[str, Any] = dict(zip(TITLES, LINES, strict=True))
 Row = dict[str, Any]
 """Results of a method; lists have an entry for each seed."""
