@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from apmax.lbfgs import Objective
 from apmax.linear.design import Design
-from apmax.linear.full_batch import Objective, ap_objective
+from apmax.linear.full_batch import ap_objective
 from apmax.linear.stochastic import StochasticRun
 from apmax.methods import METHODS, SCHEDULES
 from apmax.objective.surrogates import resolve

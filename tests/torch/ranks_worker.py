@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from apmax.errors import ApmaxError
-from apmax.torch import APLoss, CompositionalLoss, ExactAPLoss, SmoothAPLoss
+from apmax.torch import APLoss, CompositionalLoss, ExactAPHead, ExactAPLoss, SmoothAPLoss
 
 RNG = np.random.default_rng(0)
 N = 40
@@ -49,6 +49,24 @@ def check_parts(rank: int) -> None:
         torch.testing.assert_close(inner.grad, 2 * 2 * SCORES[mine, None] / N)
 
 
+def check_head(rank: int) -> None:
+    """Each rank has its own loader; all fit the layer of the whole data."""
+    whole = torch.linspace(-1, 1, N).double()[:, None] ** torch.arange(1, 4)
+    heads = [torch.nn.Linear(3, 1).double() for _ in range(2)]
+    for head in heads:
+        torch.nn.init.ones_(head.weight)
+        torch.nn.init.zeros_(head.bias)
+    mine = PARTS["uneven"][rank]
+    ExactAPHead(alphas=0.1).fit(heads[0], [(whole[mine], LABELS[mine])])
+    ExactAPHead(alphas=0.1, process_group=False).fit(heads[1], [(whole, LABELS)])
+    torch.testing.assert_close(heads[0].weight, heads[1].weight, rtol=1e-12, atol=0)
+    try:
+        ExactAPHead().fit(heads[0], [] if rank == 1 else [(whole[mine], LABELS[mine])])
+    except ApmaxError:
+        return
+    raise AssertionError("a rank went on without the other")
+
+
 def check_errors(rank: int) -> None:
     """What one rank refuses, all refuse, and nobody waits."""
     mine = PARTS["even"][rank]
@@ -72,6 +90,7 @@ def main(folder: Path) -> None:
     rank = dist.get_rank()
     check_parts(rank)
     check_errors(rank)
+    check_head(rank)
     if rank == 0:  # one rank alone, with nobody to wait for
         ExactAPLoss(process_group=False)(SCORES, LABELS)
     loss = APLoss(LABELS)

@@ -14,12 +14,13 @@ from apmax.binary_classifier import unchanged_on_error
 from apmax.binary_target import FEW_POSITIVES, warn_if_few
 from apmax.errors import ParameterError
 from apmax.interrupts import cooperative_interrupts, interrupt_on_hold, raise_if_interrupted
+from apmax.lbfgs import Minimum
 from apmax.linear.averaging import gains_over_first, standardised, weigh_by_score
 from apmax.linear.base import LinearAPModel, TrainingSet, logger
 from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.design import Design, make_design
 from apmax.linear.folds import Fold, folds_of
-from apmax.linear.full_batch import Minimum, fit_logistic
+from apmax.linear.full_batch import fit_logistic
 from apmax.linear.held_out import calibration_of, held_out_margins
 from apmax.linear.history import EvaluationSet, ProgressLog
 from apmax.linear.path import Anchor, Path

@@ -8,16 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from apmax.interrupts import raise_if_interrupted
+from apmax.lbfgs import Minimum, minimise
 from apmax.linear.base import TrainingSet
 from apmax.linear.design import Design
 from apmax.linear.folds import Fold
-from apmax.linear.full_batch import (
-    Minimum,
-    ap_objective,
-    fit_logistic,
-    minimise,
-    relative_penalty,
-)
+from apmax.linear.full_batch import ap_objective, fit_logistic, relative_penalty
 from apmax.linear.history import EvaluationSet
 from apmax.linear.platt import platt
 from apmax.objective.surrogates import Surrogate

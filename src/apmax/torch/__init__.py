@@ -10,6 +10,7 @@ except ImportError as error:  # pragma: no cover - the tests' machine has it
 from apmax.torch.average_precision import APLoss
 from apmax.torch.batch_losses import SmoothAPLoss
 from apmax.torch.compositional import CompositionalLoss
+from apmax.torch.exact_head import ExactAPHead, HeadFit
 from apmax.torch.exact_loss import ExactAPLoss
 from apmax.torch.method_table import from_table
 from apmax.torch.optim import ADAP, MOAP, SOAP
@@ -21,7 +22,9 @@ __all__ = [
     "SOAP",
     "APLoss",
     "CompositionalLoss",
+    "ExactAPHead",
     "ExactAPLoss",
+    "HeadFit",
     "IndexedDataset",
     "PositiveNegativeBatchSampler",
     "SmoothAPLoss",
