@@ -14,11 +14,14 @@ from typing import Any, NamedTuple
 
 from apmax.registry import Registry
 
+HEAD, CONTINUED = "exact-head", "cross-entropy-resampled"
+"""ExactAPHead fits the last layer of the network that CONTINUED has trained."""
+
 
 class DeepSetting(NamedTuple):
     """The tuned parameters: η, the margin or slope γ (τ for SmoothAP), β₀."""
 
-    lr: float
+    lr: float | None = None
     gamma: float | None = None
     beta0: float | None = None
 
@@ -26,7 +29,8 @@ class DeepSetting(NamedTuple):
     def words(self) -> str:
         """Short form, also used in folder names."""
         named = zip(("lr", "gamma", "beta"), self, strict=True)
-        return "-".join(f"{name}{value:g}" for name, value in named if value is not None)
+        known = (f"{name}{value:g}" for name, value in named if value is not None)
+        return "-".join(known) or "default"
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ class Preset:
 
     def settings_of(self, method: str) -> list[DeepSetting]:
         """Return the settings to try first; other β₀ follow with the best of them."""
+        if method == HEAD:
+            return [DeepSetting()]  # ExactAPHead chooses its α by cross-validation
         if method == "smoothap":
             return [DeepSetting(*one) for one in product(self.rates, self.temperatures)]
         if method.startswith("cross-entropy"):
