@@ -56,7 +56,7 @@ class Preset:
     watched: float = 1.0
     """Share of the training images whose AP is computed after each epoch."""
     chosen: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Settings that were tuned on CIFAR-10 before; used unless ``--tune`` is given."""
+    """Settings that were tuned on CIFAR-10; used for both sets unless ``--tune`` is given."""
 
     def settings_of(self, method: str) -> list[DeepSetting]:
         """Return the settings to try first; other β₀ follow with the best of them."""
@@ -72,6 +72,14 @@ class Preset:
 
 
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+
+
+def _preset(name: str) -> Preset:
+    fields = _TABLES["presets"][name]
+    base = _TABLES["presets"].get(fields.get("based_on"), {})
+    return Preset(**{key: value for key, value in {**base, **fields}.items() if key != "based_on"})
+
+
 TITLES: Registry[str] = Registry("methods", _TABLES["titles"])
 PUBLISHED: Registry[dict[str, Any]] = Registry("data", _TABLES["published"])
-PRESETS = Registry("preset", {name: Preset(**one) for name, one in _TABLES["presets"].items()})
+PRESETS = Registry("preset", {name: _preset(name) for name in _TABLES["presets"]})
