@@ -142,25 +142,29 @@ def table_4(
     context: typer.Context,
     out: Folder = RESULTS,
     preset: Annotated[
-        str, typer.Option(help="laptop (ResNet-20, few epochs) or paper (ResNet-18, as published).")
+        str, typer.Option(help="laptop or short (ResNet-20), or paper (ResNet-18, as published).")
     ] = "laptop",
     data: Annotated[str, typer.Option(help="cifar10 or cifar100.")] = "cifar10",
     methods: Annotated[str | None, typer.Option(help="Some rows, such as adap,smoothap.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Some seeds, such as 0,1.")] = None,
     tune: Annotated[bool, typer.Option("--tune", help="Tune settings also if known.")] = False,
+    finished: Annotated[
+        bool, typer.Option("--finished", help="Train nothing; report what is finished.")
+    ] = False,
     device: Annotated[str, typer.Option(help="cpu, cuda or mps.")] = "cpu",
     amp: Annotated[bool, typer.Option("--amp", help="Train in bfloat16.")] = False,
     compiled: Annotated[bool, typer.Option("--compile", help="Use torch.compile.")] = False,
     processes: Annotated[int, typer.Option(min=1, help="Ranks that share every batch.")] = 1,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads per process.")] = None,
 ) -> None:
-    """Test AP of networks on imbalanced CIFAR: ADAP, SOAP, SmoothAP, cross-entropy.
+    """Test AP of networks on imbalanced CIFAR: methods for AP and cross-entropy.
 
-    The laptop preset takes some hours on two cores; the paper preset needs a GPU.
+    With --amp on a CPU with bfloat16 instructions, the laptop preset takes about half an hour of
+    one core for each data set and seed; the paper preset needs a GPU.
     """
     import torch
 
-    from experiments.deep import table4
+    from experiments.deep import report, table4
     from experiments.deep.presets import PRESETS, PUBLISHED, TITLES
 
     chosen = list(TITLES) if methods is None else [name.strip() for name in methods.split(",")]
@@ -176,15 +180,16 @@ def table_4(
         table4.make_fabric(device, processes, amp),
         data=data,
         tune=tune,
+        training=not finished,
         compiled=compiled,
         threads=threads,
     )
-    rows = experiment.table(chosen, numbers)
+    found = experiment.table(chosen, numbers)
     # A part of the table does not overwrite the whole.
     part = "" if methods is None and seeds is None else "-part"
     name = f"table4-{data}-{preset}{part}"
-    save_figures(out, lambda: {f"{name}-curves": table4.draw_learning_curves(rows)})
-    _publish(context, out, name, table4.rows_to_markdown(rows), rows)
+    save_figures(out, lambda: {f"{name}-curves": report.draw_learning_curves(found)})
+    _publish(context, out, name, report.table_to_markdown(found), found)
 
 
 @data_app.command("list")

@@ -45,8 +45,8 @@ class ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply two convolutions and the shortcut."""
-        inner = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
-        return F.relu(inner + self.shortcut(x))
+        inner = self.bn2(self.conv2(F.relu_(self.bn1(self.conv1(x)))))
+        return F.relu_(inner + self.shortcut(x))
 
 
 class ResidualNetwork(nn.Module):
@@ -57,7 +57,9 @@ class ResidualNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.stem = nn.Sequential(
-            nn.Conv2d(3, widths[0], 3, padding=1, bias=False), nn.BatchNorm2d(widths[0]), nn.ReLU()
+            nn.Conv2d(3, widths[0], 3, padding=1, bias=False),
+            nn.BatchNorm2d(widths[0]),
+            nn.ReLU(inplace=True),
         )
         layers: list[nn.Module] = []
         inputs = widths[0]
@@ -73,8 +75,14 @@ class ResidualNetwork(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return logits of shape (B, outputs)."""
-        logits: Tensor = self.last(self.blocks(self.stem(x)).mean(dim=(2, 3)))
+        """Return logits of shape (B, outputs).
+
+        The last layer runs in single precision also under autocast: logits rounded to bfloat16
+        are often equal, and average precision depends on their order.
+        """
+        features = self.blocks(self.stem(x)).float().mean(dim=(2, 3))
+        with torch.autocast(features.device.type, enabled=False):
+            logits: Tensor = self.last(features)
         return logits
 
 

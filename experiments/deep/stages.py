@@ -19,6 +19,7 @@ from experiments.deep.presets import DeepSetting
 
 COMPOSITIONAL = {
     "adap": METHODS["adap-adam"],
+    "moap": METHODS["moap-v2"],
     "soap": METHODS["soap-adam"],
     "adap-logistic": replace(METHODS["adap-adam"], surrogate="logistic"),
 }
@@ -56,6 +57,7 @@ class StageObjective:
     ) -> None:
         self.stage, self.size, self.rank, self.ranks = stage, labels.numel(), rank, ranks
         setting, decay = stage.setting, stage.weight_decay
+        lr = cast(float, setting.lr)
         self.loss: nn.Module
         self.optimizer: torch.optim.Optimizer
         if stage.method in COMPOSITIONAL:
@@ -63,7 +65,7 @@ class StageObjective:
                 COMPOSITIONAL[stage.method],
                 labels,
                 network.parameters(),
-                lr=setting.lr,
+                lr=lr,
                 gamma=setting.gamma,
                 beta0=cast(float, setting.beta0),
                 penalty=decay / 2,  # torch's weight decay: λ‖w‖² has the gradient 2λw
@@ -73,7 +75,7 @@ class StageObjective:
             smooth = stage.method == "smoothap"
             self.loss = SmoothAPLoss(setting.gamma or 0.01) if smooth else nn.BCEWithLogitsLoss()
             parameters = network.parameters()
-            self.optimizer = torch.optim.Adam(parameters, lr=setting.lr, weight_decay=decay)
+            self.optimizer = torch.optim.Adam(parameters, lr=lr, weight_decay=decay)
         self.sampler = PositiveNegativeBatchSampler(
             labels,
             stage.batch_size // ranks,

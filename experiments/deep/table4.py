@@ -1,6 +1,7 @@
 """Table 4: pretraining, tuning by validation AP, and every seed of every method."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -8,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from lightning.fabric import Fabric
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
-from apmax.errors import ParameterError
-from experiments.deep.presets import PUBLISHED, TITLES, DeepSetting, Preset
+from apmax.errors import ApmaxError, ParameterError
+from apmax.validation import Floats
+from experiments.deep.comparison import paired_differences, resampled_aps
+from experiments.deep.presets import CONTINUED, HEAD, PUBLISHED, DeepSetting, Preset
 from experiments.deep.stages import Stage
-from experiments.deep.trainer import RESULT, train
-from experiments.output import markdown_table, mean_and_std, note
+from experiments.deep.trainer import RESULT, test_scores, train
+from experiments.output import mean_and_std, note
 from experiments.store import HERE, LIBRARY, read_json
 
 SOURCES = (
@@ -24,11 +25,10 @@ SOURCES = (
     *(HERE / "deep" / f"{name}.py" for name in ("trainer", "stages", "networks")),
 )
 """Code that the result of a stage depends on."""
-COLOURS = dict(zip(TITLES, ("C1", "C0", "C2", "C4", "C3", "C5"), strict=True))
-LINES = ("solid", "dashed", "dashdot", "dotted", (0, (1, 2)), (0, (5, 1)))
-STYLES: dict[str, Any] = dict(zip(TITLES, LINES, strict=True))
-Row = dict[str, Any]
-"""Results of a method; lists have an entry for each seed."""
+
+
+class UnfinishedError(ApmaxError):
+    """A stage has no result yet and must not be trained."""
 
 
 def make_fabric(device: str = "cpu", processes: int = 1, amp: bool = False) -> Fabric:
@@ -52,7 +52,8 @@ class DeepExperiment:
         *,
         data: str = "cifar10",
         tune: bool = False,
-        **training: Any,
+        training: bool = True,
+        **options: Any,
     ) -> None:
         ranks = fabric.world_size
         if preset.positives_per_batch % ranks:
@@ -61,28 +62,46 @@ class DeepExperiment:
                 f"`processes` = {ranks} must divide the batch's {positives} positives"
             )
         self.preset, self.data, self.fabric = preset, data, fabric
-        self.folder = folder
-        self.train = partial(train, folder=folder, **training)
-        self.known = {} if tune or data != "cifar10" else preset.chosen
+        self.folder, self.training = folder, training
+        self.train = partial(train, folder=folder, **options)
+        self.known = {} if tune else preset.chosen
 
-    def table(self, methods: Sequence[str], seeds: Sequence[int] | None = None) -> list[Row]:
-        """Run what is missing and return a row for each method."""
+    def table(self, methods: Sequence[str], seeds: Sequence[int] | None = None) -> dict[str, Any]:
+        """Train what is missing and return the rows of the methods and their differences.
+
+        Without training, stages that are not finished are left out.
+        """
         seeds = range(self.preset.seeds) if seeds is None else seeds
-        settings = {method: self._setting(method) for method in methods}
-        results: dict[str, list[dict[str, Any]]] = {method: [] for method in methods}
+        starts: dict[int, Stage] = {}
+        runs: dict[str, dict[int, Stage]] = {method: {} for method in methods}
         for seed in seeds:
-            start = self._best(self._pretraining(seed))
-            for method in methods:
-                stage = self._stage(method, settings[method], start)
-                results[method].append(self._result(stage))
-        return [self._row(method, settings[method], results[method]) for method in methods]
+            with suppress(UnfinishedError):
+                start = starts[seed] = self._best(self._pretraining(seed))
+                for method in methods:
+                    with suppress(UnfinishedError):
+                        stage = self._stage(method, self._setting(method), start)
+                        self._result(stage)
+                        runs[method][seed] = stage
+        if not starts:
+            raise UnfinishedError(f"nothing is finished in {self.folder}: omit --finished to train")
+        runs = {method: stages for method, stages in runs.items() if stages}
+        pretraining = [{"seed": seed, **self._result(start)} for seed, start in starts.items()]
+        return {
+            "data": self.data,
+            "pretraining": pretraining,
+            "rows": [self._row(method, stages) for method, stages in runs.items()],
+            "differences": self._differences(runs),
+        }
 
-    def _row(self, method: str, setting: DeepSetting, results: list[dict[str, Any]]) -> Row:
+    def _row(self, method: str, stages: dict[int, Stage]) -> dict[str, Any]:
+        """Return the results of a method; lists have an entry for each seed."""
+        results = [self._result(stage) for stage in stages.values()]
         test_aps = [result["test_ap"] for result in results]
         mean, std = mean_and_std(test_aps)
-        return {
+        row = {
             "method": method,
-            "setting": setting._asdict(),
+            "setting": next(iter(stages.values())).setting._asdict(),
+            "seeds": list(stages),
             "mean": mean,
             "std": std,
             "test_aps": test_aps,
@@ -91,6 +110,20 @@ class DeepExperiment:
             "curves": [result["curves"] for result in results],
             "published": PUBLISHED[self.data].get(method),
         }
+        if method == HEAD:
+            row["heads"] = [result["head"] for result in results]
+        return row
+
+    def _differences(self, runs: dict[str, dict[int, Stage]]) -> list[dict[str, Any]]:
+        test_aps: dict[str, dict[int, float]] = {}
+        resampled: dict[str, dict[int, Floats]] = {}
+        for method, stages in runs.items():
+            test_aps[method] = {seed: self._result(one)["test_ap"] for seed, one in stages.items()}
+            resampled[method] = {}
+            for seed, stage in stages.items():
+                y, scores = test_scores(self.fabric, stage, self.folder)
+                resampled[method][seed] = resampled_aps(y, scores)
+        return paired_differences(test_aps, resampled)
 
     def _pretraining(self, seed: int) -> list[Stage]:
         preset = self.preset
@@ -112,19 +145,24 @@ class DeepExperiment:
 
     def _stage(self, method: str, setting: DeepSetting, start: Stage) -> Stage:
         epochs = self.preset.epochs
+        if method == HEAD:
+            start, epochs = self._stage(CONTINUED, self._setting(CONTINUED), start), 0
         return replace(start, method=method, setting=setting, epochs=epochs, start=start)
 
     def _setting(self, method: str) -> DeepSetting:
         """Return the known setting, or the best on the first seed: η and γ first, then β₀."""
         if method in self.known:
             return DeepSetting(*self.known[method])
+        settings = self.preset.settings_of(method)
+        if len(settings) == 1 and settings[0].beta0 is None:
+            return settings[0]
         start = self._best(self._pretraining(0))
 
         def trials(settings: list[DeepSetting]) -> list[Stage]:
             stages = [self._stage(method, setting, start) for setting in settings]
             return [replace(stage, epochs=self.preset.tuning_epochs) for stage in stages]
 
-        best = self._best(trials(self.preset.settings_of(method)))
+        best = self._best(trials(settings))
         if best.setting.beta0 is not None:
             others = [best.setting._replace(beta0=beta0) for beta0 in self.preset.beta0s[1:]]
             best = self._best([best, *trials(others)])
@@ -138,42 +176,12 @@ class DeepExperiment:
         path = self.folder / stage.name / RESULT
         result = read_json(path)
         if result is None:
+            if not self.training:
+                raise UnfinishedError(f"{path} is missing")
+            if stage.start is not None:
+                self._result(stage.start)
             self.fabric.launch(partial(self.train, stage=stage))
             result = read_json(path) or {}
             epoch, ap = result["chosen_epoch"], result["validation_ap"]
             note(f"{stage.name}: validation AP {ap:.4f} in epoch {epoch} of {stage.epochs}")
         return result
-
-
-def rows_to_markdown(rows: list[Row]) -> str:
-    """Format mean ± std, every seed, the paper's number and the chosen setting."""
-    lines = []
-    for row in rows:
-        seeds = ", ".join(f"{ap:.4f}" for ap in row["test_aps"])
-        paper = "–" if row["published"] is None else "{:.4f} ± {:.4f}".format(*row["published"])
-        names = ("η", "τ" if row["method"] == "smoothap" else "γ", "β₀")
-        named = zip(names, row["setting"].values(), strict=True)
-        chosen = [f"{name} {value:g}" for name, value in named if value is not None]
-        chosen.append(f"epoch {'/'.join(map(str, row['chosen_epochs']))}")
-        mean = f"{row['mean']:.4f} ± {row['std']:.4f}"
-        lines.append([TITLES[row["method"]], mean, seeds, paper, ", ".join(chosen)])
-    return markdown_table(["method", "test AP", "every seed", "paper", "chosen"], lines)
-
-
-def draw_learning_curves(rows: list[Row]) -> Figure:
-    """Draw AP on training and validation images after each epoch, a line for every seed."""
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    panels = figure.subplots(1, 2)
-    for axes, column in zip(panels, ("train_ap", "validation_ap"), strict=True):
-        for row in rows:
-            method = row["method"]
-            style = {"color": COLOURS[method], "linestyle": STYLES[method]}
-            for k, curve in enumerate(row["curves"]):
-                epochs = [point["epoch"] for point in curve]
-                aps = [point[column] for point in curve]
-                label = TITLES[method] if k == 0 else None
-                axes.plot(epochs, aps, marker="o", markersize=3, label=label, **style)
-        axes.set(xlabel="epoch after pretraining", title=f"{column.split('_')[0]} AP")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return figure

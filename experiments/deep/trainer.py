@@ -4,22 +4,28 @@ import io
 import json
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from lightning.fabric import Fabric
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from apmax.errors import NonFiniteError
 from apmax.metrics import average_precision
+from apmax.torch import ExactAPHead
+from apmax.validation import Mask
 from experiments.cifar import load_imbalanced_cifar, split_off_validation
 from experiments.deep.networks import ResidualNetwork, build, crop_and_flip, normalise
+from experiments.deep.presets import HEAD
 from experiments.deep.stages import Stage, StageObjective, generator_of
 from experiments.output import progress_bar
 from experiments.store import write
 
 CHECKPOINT, RESULT, CHOSEN = "checkpoint.pt", "result.json", "chosen.pt"
+EVALUATED = 500
+"""Images per batch outside of training."""
 _load_once = lru_cache(maxsize=1)(load_imbalanced_cifar)
 
 
@@ -33,7 +39,10 @@ def train(
     """
     if threads is not None:
         torch.set_num_threads(threads)
-    Trainer(fabric, stage, folder, compiled).finish()
+    if stage.method != HEAD:
+        Trainer(fabric, stage, folder, compiled).finish()
+    elif fabric.is_global_zero:
+        fit_head(fabric, stage, folder)
     fabric.barrier()  # rank 0 has written the result
 
 
@@ -88,8 +97,7 @@ class Trainer:
             "test_ap": self._ap("test"),
             "curves": self.curves,
         }
-        _save(self.chosen["weights"], self.folder / CHOSEN)
-        write(self.folder / RESULT, json.dumps(result, indent=1))
+        _publish(self.chosen["weights"], result, self.folder)
         (self.folder / CHECKPOINT).unlink(missing_ok=True)
 
     def _train_epoch(self) -> float | None:
@@ -134,6 +142,29 @@ class Trainer:
             return ap_of(self.network, *self.parts[part])
 
 
+def fit_head(fabric: Fabric, stage: Stage, folder: Path) -> None:
+    """Fit the last layer to exact AP on the training images, without crops and flips."""
+    network = start_network(stage, folder)
+    network.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    parts = {name: fabric.to_device(part) for name, part in load_parts(stage).items()}
+    x, y = parts["train"]
+    batches = zip(torch.split(x, EVALUATED), torch.split(y, EVALUATED), strict=True)
+    with fabric.autocast():
+        fit = ExactAPHead(process_group=False).fit(
+            network, ((normalise(images), labels) for images, labels in batches), layer="last"
+        )
+        aps = {name: ap_of(network, *parts[name]) for name in ("validation", "test")}
+    alpha = fit.alphas[0] if fit.changed else None
+    result = {
+        "chosen_epoch": 0,
+        "validation_ap": aps["validation"],
+        "test_ap": aps["test"],
+        "curves": [],
+        "head": {"alpha": alpha, "gain": fit.gains[0], "error": fit.errors[0]},
+    }
+    _publish(network.state_dict(), result, folder / stage.name)
+
+
 def load_parts(stage: Stage) -> dict[str, tuple[Tensor, Tensor]]:
     """Load the train, validation, watched and test part; the split is 4:1 by the stage's seed."""
     data = _load_once(stage.data, stage.seed)
@@ -154,20 +185,43 @@ def start_network(stage: Stage, folder: Path) -> ResidualNetwork:
     if stage.start is not None:
         path = folder / stage.start.name / CHOSEN
         network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-        if not stage.method.startswith("cross-entropy"):
+        if stage.method != HEAD and not stage.method.startswith("cross-entropy"):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(stage.seed + 1)
                 network.last.reset_parameters()
     return network
 
 
-@torch.no_grad()
 def ap_of(network: nn.Module, images: Tensor, labels: Tensor) -> float:
     """AP of the network's logits; 0 if they are not finite."""
-    network.eval()
-    logits = [network(normalise(batch))[:, 0].float() for batch in torch.split(images, 500)]
-    scores = torch.cat(logits).cpu().numpy()
+    scores = logits_of(network, images)
     return average_precision(labels.cpu().numpy(), scores) if np.isfinite(scores).all() else 0.0
+
+
+@torch.no_grad()
+def logits_of(network: nn.Module, images: Tensor) -> NDArray[np.float32]:
+    """Logits of images, without crops and flips."""
+    network.eval()
+    batches = torch.split(images, EVALUATED)
+    logits = [network(normalise(batch))[:, 0].float() for batch in batches]
+    return cast(NDArray[np.float32], torch.cat(logits).cpu().numpy())
+
+
+def test_scores(fabric: Fabric, stage: Stage, folder: Path) -> tuple[Mask, NDArray[np.float32]]:
+    """Labels of the test images and the logits of a finished stage; not finite ones are 0."""
+    network = build(stage.network, stage.seed)
+    weights = torch.load(folder / stage.name / CHOSEN, map_location="cpu", weights_only=True)
+    network.load_state_dict(weights)
+    network.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    x, y = load_parts(stage)["test"]
+    with fabric.autocast():
+        return y.numpy(), np.nan_to_num(logits_of(network, fabric.to_device(x)), posinf=0.0)
+
+
+def _publish(weights: Any, result: dict[str, Any], folder: Path) -> None:
+    """Write the chosen weights, then the result, which marks the stage as finished."""
+    _save(weights, folder / CHOSEN)
+    write(folder / RESULT, json.dumps(result, indent=1))
 
 
 def _save(state: Any, path: Path) -> None:

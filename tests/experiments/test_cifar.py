@@ -1,6 +1,7 @@
 """CIFAR's binary archives and the imbalanced sets of the paper."""
 
 import io
+import lzma
 import tarfile
 
 import numpy as np
@@ -8,7 +9,12 @@ import pooch
 import pytest
 
 from apmax.errors import FileFormatError
-from experiments.cifar import ARCHIVES, load_imbalanced_cifar, read_archive
+from experiments.cifar import (
+    ARCHIVES,
+    load_imbalanced_cifar,
+    read_archive,
+    split_off_validation,
+)
 
 CIFAR10 = [f"cifar-10-batches-bin/data_batch_{k}.bin" for k in range(1, 6)]
 TEST10 = "cifar-10-batches-bin/test_batch.bin"
@@ -64,6 +70,38 @@ def test_cifar100_has_its_fine_class_second(tmp_path):
     x, found, _, _ = read_archive(tmp_path / "c.tar.gz", ARCHIVES["cifar100"])
     np.testing.assert_array_equal(found, classes)
     np.testing.assert_array_equal(x, images_of(classes))
+
+
+@pytest.mark.parametrize(("name", "classes"), [("cifar10", 10), ("cifar100", 100)])
+def test_ready_made_files_have_their_channels_last(name, classes, tmp_path, monkeypatch):
+    (tmp_path / "images").mkdir()
+    found = {part: np.arange(classes, dtype=np.uint8) for part in ("train", "test")}
+    images = {part: images_of(found[part], k) for k, part in enumerate(found)}
+    for part, labels in found.items():
+        arrays = {"x": np.moveaxis(images[part], 1, -1), "class": labels}
+        for kind, array in arrays.items():
+            path = tmp_path / "images" / f"{name}_imbalanced_{kind}_{part}.npy.xz"
+            with lzma.open(path, "wb", preset=0) as file:
+                np.save(file, array)
+    monkeypatch.setenv("APMAX_DATA", str(tmp_path))
+    data = load_imbalanced_cifar(name)
+    np.testing.assert_array_equal(data.x, images["train"])
+    np.testing.assert_array_equal(data.x_test, images["test"])
+    for y in (data.y, data.y_test):
+        assert y.tolist() == [False] * (classes // 2) + [True] * (classes // 2)
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
+def test_the_imbalanced_sets_have_the_papers_sizes(name, real_data):
+    if not list((real_data / "images").glob(f"{name}_imbalanced_*")):
+        pytest.skip(f"needs the images of {name} in $APMAX_DATA/images")
+    data = load_imbalanced_cifar(name)
+    assert (data.y.size, data.y.sum()) == (25_500, 500)
+    assert (data.y_test.size, data.y_test.sum()) == (10_000, 5_000)
+    assert data.x.shape == (25_500, 3, 32, 32)
+    train, validation = split_off_validation(data.y, seed=0)
+    assert (data.y[train].sum(), data.y[validation].sum()) == (400, 100)
+    assert (train ^ validation).all()
 
 
 @pytest.mark.parametrize("kept", [0, 2000], ids=["empty", "cut short"])

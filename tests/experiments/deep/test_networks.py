@@ -31,3 +31,13 @@ def test_a_batch_is_cropped_and_flipped_like_its_images_one_by_one():
     for i, (top, left) in enumerate(zip(*shifts, strict=True)):
         crop = padded[i, :, top : top + 9, left : left + 9]
         assert torch.equal(found[i], crop.flip(2) if flipped[i] else crop)
+
+
+def test_logits_are_not_rounded_to_bfloat16_under_autocast():
+    images = torch.randn(32, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    network = build("resnet20", 0).eval()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        logits = network(images)
+        assert network.stem(images).dtype == torch.bfloat16
+    assert logits.dtype == torch.float32
+    assert (logits != logits.bfloat16().float()).float().mean() > 0.9

@@ -15,7 +15,7 @@ from apmax.errors import ParameterError
 from experiments.__main__ import app
 from experiments.deep import trainer
 from experiments.deep.networks import build, crop_and_flip
-from experiments.deep.presets import PRESETS, TITLES, DeepSetting
+from experiments.deep.presets import CONTINUED, HEAD, PRESETS, TITLES, DeepSetting
 from experiments.deep.stages import COMPOSITIONAL, Stage
 from experiments.deep.table4 import DeepExperiment, make_fabric
 from experiments.deep.trainer import CHOSEN, ap_of, load_parts
@@ -57,7 +57,9 @@ def tiny_images(tmp_path_factory, monkeypatch):
 
 
 def stage_of(method: str, epochs: int = 3, **changes: Any) -> Stage:
-    gamma = {"adap": 0.5, "soap": 0.5, "smoothap": 0.1, "adap-logistic": 10.0}.get(method)
+    gamma = {"adap": 0.5, "moap": 0.5, "soap": 0.5, "smoothap": 0.1, "adap-logistic": 10.0}.get(
+        method
+    )
     setting = DeepSetting(1e-3, gamma, 0.9 if method in COMPOSITIONAL else None)
     stage = Stage("cifar10", "resnet20", 0, method, setting, 1e-4, epochs, 16, 4, 1.0)
     return replace(stage, **changes)
@@ -72,7 +74,7 @@ def chosen_weights(folder: Path, stage: Stage) -> dict[str, torch.Tensor]:
     return torch.load(folder / stage.name / CHOSEN, weights_only=True)
 
 
-@pytest.mark.parametrize("method", TITLES)
+@pytest.mark.parametrize("method", [name for name in TITLES if name != HEAD])
 def test_an_interrupted_stage_resumes_to_the_same_result(method, tmp_path, monkeypatch) -> None:
     stage, steps = stage_of(method), []
 
@@ -122,7 +124,8 @@ def test_a_diverging_rate_counts_as_ap_0_and_ranks_must_share_the_positives(tmp_
 def test_settings_are_tuned_on_the_first_seed_and_results_are_kept(tmp_path: Path) -> None:
     known = {"adap": (2e-4, 0.3, 0.5)}
     preset = replace(TINY, gammas=(0.2, 0.5), beta0s=(0.9, 0.1), chosen=known)
-    (row,) = DeepExperiment(preset, tmp_path, make_fabric(), threads=1, tune=True).table(["adap"])
+    experiment = DeepExperiment(preset, tmp_path, make_fabric(), threads=1, tune=True)
+    (row,) = experiment.table(["adap"])["rows"]
     results = {
         path.parent.name.split("-1ep")[0]: json.loads(path.read_text())["validation_ap"]
         for path in tmp_path.glob("*adap*/result.json")
@@ -133,22 +136,64 @@ def test_settings_are_tuned_on_the_first_seed_and_results_are_kept(tmp_path: Pat
     assert results[f"seed0-adap-{DeepSetting(**row['setting']).words}"] == max(results.values())
     times = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/result.json")}
     again = DeepExperiment(preset, tmp_path, make_fabric(), threads=1, tune=True)
-    assert again.table(["adap"]) == [row]
+    assert again.table(["adap"])["rows"] == [row]
     assert times == {path: path.stat().st_mtime_ns for path in times}
-    (row,) = DeepExperiment(preset, tmp_path, make_fabric(), threads=1).table(["adap"])
+    (row,) = DeepExperiment(preset, tmp_path, make_fabric(), threads=1).table(["adap"])["rows"]
     assert tuple(row["setting"].values()) == known["adap"]
+
+
+def test_the_head_is_fitted_on_the_network_that_cross_entropy_has_trained(tmp_path: Path) -> None:
+    preset = replace(TINY, epochs=2, chosen={CONTINUED: (1e-3,)})
+    experiment = DeepExperiment(preset, tmp_path, make_fabric(), threads=1)
+    (row,) = experiment.table([HEAD])["rows"]
+    (head,) = row["heads"]
+    weights = {
+        path.parent.name.rpartition("-")[0]: torch.load(path, weights_only=True)
+        for path in tmp_path.glob("*/chosen.pt")
+    }
+    fitted = weights["seed0-exact-head-default-0ep"]
+    continued = weights[f"seed0-{CONTINUED}-lr0.001-2ep"]
+    changed = {name for name in fitted if not torch.equal(fitted[name], continued[name])}
+    assert changed == (set() if head["alpha"] is None else {"last.weight", "last.bias"})
+    network = build("resnet20", 123)
+    network.load_state_dict(fitted)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    parts = load_parts(stage_of(HEAD))
+    for name in ("validation", "test"):
+        assert ap_of(network, *parts[name]) == pytest.approx(row[f"{name}_aps"][0], abs=1e-6)
 
 
 def test_the_command_writes_table_curves_and_json(tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(PRESETS, "tiny", TINY)
-    command = ["table4", "--preset", "tiny", "--methods", "adap,cross-entropy"]
-    done = CliRunner().invoke(app, ["--json", *command, "--threads", "1", "-o", str(tmp_path)])
+    command = ["table4", "--preset", "tiny", "--methods", "adap,cross-entropy-resampled"]
+    options = ["--threads", "1", "-o", str(tmp_path)]
+    early = CliRunner().invoke(app, ["--json", *command, "--finished", *options])
+    assert early.exit_code == 1
+    assert "omit --finished" in json.loads(early.stderr)["error"]
+    done = CliRunner().invoke(app, ["--json", *command, *options])
     assert done.exit_code == 0, done.output
-    adap, entropy = json.loads(done.stdout)["table4"]
+    table = json.loads(done.stdout)["table4"]
+    adap, entropy = table["rows"]
     assert adap["published"] == [0.7667, 0.0015]
     assert entropy["published"] is None
+    (difference,) = table["differences"]
+    assert difference["mean"] == adap["mean"] - entropy["mean"]
+    assert difference["error"] is None  # one seed
     name = "table4-cifar10-tiny-part"
     assert (tmp_path / f"{name}-curves.svg").exists()
     text = (tmp_path / f"{name}.md").read_text()
-    assert f"| ADAP | {adap['mean']:.4f} ± 0.0000 | {adap['mean']:.4f} | 0.7667 ± 0.0015 |" in text
+    assert f"| ADAP | {adap['mean']:.4f} | {adap['mean']:.4f} | 0.7667 ± 0.0015 |" in text
     assert "η 0.001, γ 0.5, β₀ 0.9, epoch 1" in text
+
+
+def test_finished_reports_the_finished_stages_and_trains_nothing(tmp_path: Path) -> None:
+    known = {"adap": (1e-3, 0.5, 0.9), CONTINUED: (1e-3,)}
+    preset = replace(TINY, chosen=known, seeds=2)
+    DeepExperiment(preset, tmp_path, make_fabric(), threads=1).table(["adap"], [1])
+    files = sorted(tmp_path.rglob("*"))
+    experiment = DeepExperiment(preset, tmp_path, make_fabric(), threads=1, training=False)
+    table = experiment.table(["adap", CONTINUED, "soap"])
+    assert [(row["method"], row["seeds"]) for row in table["rows"]] == [("adap", [1])]
+    assert [run["seed"] for run in table["pretraining"]] == [1]
+    assert table["differences"] == []
+    assert sorted(tmp_path.rglob("*")) == files
