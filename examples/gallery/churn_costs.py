@@ -63,7 +63,7 @@ break_even = CALL / (KEPT * LOSS)
 def profit(threshold: float) -> float:
     """Return the gain of calling everyone at or above a threshold, compared with no calls."""
     called = probability >= threshold
-    return KEPT * LOSS * (called & y_test).sum() - CALL * called.sum()
+    return float(KEPT * LOSS * (called & y_test).sum() - CALL * called.sum())
 
 
 thresholds = np.linspace(0.01, 0.6, 120)

@@ -10,9 +10,10 @@ import pytest
 import scipy.sparse as sp
 
 from apmax import APClassifier
+from apmax.lbfgs import minimise
 from apmax.linear.base import TrainingSet
 from apmax.linear.design import make_design
-from apmax.linear.full_batch import ap_objective, fit_logistic, minimise, relative_penalty
+from apmax.linear.full_batch import ap_objective, fit_logistic, relative_penalty
 from apmax.objective.surrogates import LOGISTIC
 from apmax.scale import fit as scale_fit
 from apmax.scale import sums

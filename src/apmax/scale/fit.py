@@ -15,9 +15,10 @@ import numpy as np
 
 from apmax.errors import BackendError, WeightError
 from apmax.interrupts import interrupt_on_hold, interrupted, raise_if_interrupted
+from apmax.lbfgs import Objective, minimise
 from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.design import Design, FeatureRange, check_that_squares_fit, maximum
-from apmax.linear.full_batch import Objective, minimise, relative_penalty
+from apmax.linear.full_batch import relative_penalty
 from apmax.linear.history import HistoryRow
 from apmax.linear.platt import Calibration
 from apmax.linear.result import FitResult

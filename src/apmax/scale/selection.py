@@ -13,11 +13,12 @@ from sklearn.utils import check_array
 from apmax.binary_target import binary_target, warn_if_few
 from apmax.errors import LabelError, ParameterError
 from apmax.interrupts import cooperative_interrupts, raise_if_interrupted
+from apmax.lbfgs import minimise
 from apmax.linear.base import TrainingSet
 from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.classifier import LOGISTIC_C
 from apmax.linear.design import make_design
-from apmax.linear.full_batch import ap_objective, fit_logistic, minimise, relative_penalty
+from apmax.linear.full_batch import ap_objective, fit_logistic, relative_penalty
 from apmax.metrics import ap_of_scores
 from apmax.objective.surrogates import LOGISTIC
 from apmax.validation import Floats, check_count, check_gamma, check_real

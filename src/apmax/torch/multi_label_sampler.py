@@ -87,7 +87,7 @@ class MultiLabelBatchSampler(ResumableBatchSampler):
 
     def __len__(self) -> int:
         """Return the number of batches in a pass."""
-        return (self.examples + self.fill - 1) // self.fill
+        return int(-(-self.examples // self.fill))
 
     def _batches(self, generator: torch.Generator, first: int) -> Iterator[list[int]]:
         order = Permutation(self.examples, generator)

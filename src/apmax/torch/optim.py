@@ -3,7 +3,7 @@ r"""SOAP, MOAP and ADAP as torch optimizers: the directions of :mod:`apmax.metho
 η is `lr`, β₁ is `beta1`, β′ is `beta2` and δ is `delta`. Betas weigh the NEW value, as in the
 paper: ``beta1 = 1 − (torch's β₁)``, ``beta2 = 1 − (torch's β₂)``. There is no bias correction. With
 ``schedule="inverse_sqrt"`` lr and beta1 are divided by √t; a scheduler from
-``torch.optim.lr_scheduler`` may change ``group["lr"]`` as well. ``OneCycleLR`` and ``CyclicLR`` need
+``torch.optim.lr_scheduler`` may change ``group["lr"]``. ``OneCycleLR`` and ``CyclicLR`` need
 ``cycle_momentum=False``, because there are no torch betas to cycle.
 """
 
