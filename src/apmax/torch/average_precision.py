@@ -209,7 +209,8 @@ class APLoss(CompositionalLoss, SkippingLoss):
 
         columns, index, *given = gather_checked(check, self.rounds.device, self.process_group)
         if self.fused and self.training and columns.device.type == "cpu":
-            return self._compiled_step(columns[:, 0], index, given)
+            return self._compiled_step(columns, index, given)
+        columns = columns[:, None] if columns.ndim == 1 else columns
         self._check_values(columns, index, given)
         columns = columns.to(torch.promote_types(columns.dtype, self.U.dtype))
         if self.from_logits:
@@ -291,11 +292,13 @@ class APLoss(CompositionalLoss, SkippingLoss):
     def _check_batch(
         self, scores: Tensor, index: Tensor, given: Tensor | None
     ) -> tuple[Tensor, ...]:
-        """Check shapes, types and devices; return scores of shape (B, L) and their positions."""
+        """Check shapes, types and devices; return scores of shape (B,) or (B, L), and positions."""
         check_floating(scores, "scores")
         count = self.labels.num_labels
-        columns = scores[:, None] if scores.ndim == 1 and count == 1 else scores
-        if columns.ndim != 2 or columns.shape[1] != count:
+        columns = scores
+        if scores.ndim == 2 and scores.shape[1] == count == 1:
+            columns = scores[:, 0]
+        elif scores.ndim != (2 if count > 1 else 1) or (count > 1 and scores.shape[1] != count):
             wanted = "(B,)" if count == 1 else f"(B, {count})"
             raise ShapeError(
                 f"`scores` must have shape {wanted}, got {tuple(scores.shape)}: one score per "
@@ -314,7 +317,7 @@ class APLoss(CompositionalLoss, SkippingLoss):
             raise ShapeError(
                 f"`labels` must have the shape of `scores`, {tuple(scores.shape)}, got {shape}"
             )
-        return columns, positions, given.to(columns.device).reshape(columns.shape)
+        return columns, positions, given.to(columns.device).reshape(-1, count)
 
     def _check_values(self, columns: Tensor, index: Tensor, given: list[Tensor]) -> None:
         """Check that scores are finite and within `spread`, and positions valid and distinct."""

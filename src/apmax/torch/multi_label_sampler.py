@@ -77,7 +77,7 @@ class MultiLabelBatchSampler(ResumableBatchSampler):
         self.size = min(batch_size * num_replicas, self.examples)
         self.per_batch = min(labels_per_batch, len(self.positives))
         self.per_label = positives_per_label
-        self.fill = self.size - self.per_batch * positives_per_label
+        self.fill: int = self.size - self.per_batch * positives_per_label
         if self.fill < 1:
             raise ParameterError(
                 f"`batch_size` = {batch_size} on {num_replicas} replicas cannot hold "
