@@ -14,6 +14,7 @@ from apmax.errors import BackendError, NonFiniteError, ParameterError, ShapeErro
 from apmax.methods import TRACKERS, Schedule, Tracker
 from apmax.objective.omega import Omega
 from apmax.objective.surrogates import LOGISTIC, Surrogate, resolve_with_gamma
+from apmax.torch.checked_settings import CheckedSettings
 from apmax.torch.checks import (
     check_finite,
     check_floating,
@@ -42,7 +43,7 @@ def minus_precision(u: Tensor) -> Tensor:
     return -u[:, 0] / u[:, 1]
 
 
-class APLoss(CompositionalLoss, SkippingLoss):
+class APLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
     r"""−ÂP over all training data, from batches; U tracks the rank of every positive.
 
     .. math:: F(w) = \frac1m \sum_{y_i = 1} f(g_i(w)), \quad f(u) = -u_1/u_2, \quad
@@ -344,28 +345,9 @@ class APLoss(CompositionalLoss, SkippingLoss):
             )
         self.label_weights = values
 
-    def get_extra_state(self) -> dict[str, Any]:
-        """Return the settings on which U depends, for checkpoints."""
+    def _settings(self) -> dict[str, Any]:
         labels = self.labels.fingerprint()
         return {"labels": labels, "surrogate": self.surrogate, "gamma": self.gamma}
-
-    def set_extra_state(self, state: Any) -> None:
-        """Do nothing: checkpoints with other settings are refused before this call."""
-
-    def _load_from_state_dict(self, state: Any, prefix: str, *rest: Any) -> None:
-        own = self.get_extra_state()
-        settings = state.get(f"{prefix}_extra_state", own)
-        if settings == own:
-            super()._load_from_state_dict(state, prefix, *rest)
-            return
-        # torch does not say here whether loading is strict; it raises for unexpected keys if so
-        message = f"the checkpoint was tracked with {settings}, but this loss has {own}"
-        unexpected = rest[3]
-        unexpected.append(
-            f"{prefix}U ({message}: create the loss with the labels, surrogate and gamma of the "
-            "checkpoint, or load with strict=False to start with an empty U)"
-        )
-        warnings.warn(f"{message}: its U is not loaded", UserWarning, stacklevel=2)
 
     def _own_buffers(self) -> list[Tensor]:
         return [*super()._own_buffers(), *self.labels.buffers()]

@@ -108,7 +108,7 @@ class MultiLabelBatchSampler(ResumableBatchSampler):
             own_part: list[int] = batch[np.argsort(at)][self.rank :: self.num_replicas].tolist()
             yield own_part
 
-    def _identity(self) -> dict[str, int]:
+    def _identity(self) -> dict[str, Any]:
         return {
             "examples": self.examples,
             "labels": self.num_labels,
