@@ -106,7 +106,9 @@ class Schedule:
         """Value of η, β₀ or β₁ at round `t` (a number or an array)."""
         if self.power == 0:
             return first
-        return first / (np.sqrt(t) if self.power == 0.5 else t**self.power)
+        if self.power == 0.5:
+            return first / (math.sqrt(t) if isinstance(t, int) else np.sqrt(t))
+        return first / t**self.power
 
 
 _TRACKERS = (

@@ -13,9 +13,15 @@ from apmax.torch.compositional import CompositionalLoss
 from apmax.torch.exact_head import ExactAPHead, HeadFit
 from apmax.torch.exact_loss import ExactAPLoss
 from apmax.torch.indexed import IndexedDataset
+from apmax.torch.listwise import ListwiseLoss
 from apmax.torch.method_table import from_table
 from apmax.torch.multi_label_sampler import MultiLabelBatchSampler
+from apmax.torch.ndcg import NDCGLoss
 from apmax.torch.optim import ADAP, MOAP, SOAP
+from apmax.torch.p_norm_push import PNormPushLoss
+from apmax.torch.partial_auc import PartialAUCLoss
+from apmax.torch.query_ap import QueryAPLoss
+from apmax.torch.query_sampler import QueryBatchSampler
 from apmax.torch.sampler import PositiveNegativeBatchSampler
 
 __all__ = [
@@ -28,8 +34,14 @@ __all__ = [
     "ExactAPLoss",
     "HeadFit",
     "IndexedDataset",
+    "ListwiseLoss",
     "MultiLabelBatchSampler",
+    "NDCGLoss",
+    "PNormPushLoss",
+    "PartialAUCLoss",
     "PositiveNegativeBatchSampler",
+    "QueryAPLoss",
+    "QueryBatchSampler",
     "SmoothAPLoss",
     "from_table",
 ]

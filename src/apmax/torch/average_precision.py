@@ -14,6 +14,7 @@ from apmax.errors import BackendError, NonFiniteError, ParameterError, ShapeErro
 from apmax.methods import TRACKERS, Schedule, Tracker
 from apmax.objective.omega import Omega
 from apmax.objective.surrogates import LOGISTIC, Surrogate, resolve_with_gamma
+from apmax.torch.checked_settings import CheckedSettings
 from apmax.torch.checks import (
     check_finite,
     check_floating,
@@ -42,7 +43,7 @@ def minus_precision(u: Tensor) -> Tensor:
     return -u[:, 0] / u[:, 1]
 
 
-class APLoss(CompositionalLoss, SkippingLoss):
+class APLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
     r"""−ÂP over all training data, from batches; U tracks the rank of every positive.
 
     .. math:: F(w) = \frac1m \sum_{y_i = 1} f(g_i(w)), \quad f(u) = -u_1/u_2, \quad
@@ -209,7 +210,8 @@ class APLoss(CompositionalLoss, SkippingLoss):
 
         columns, index, *given = gather_checked(check, self.rounds.device, self.process_group)
         if self.fused and self.training and columns.device.type == "cpu":
-            return self._compiled_step(columns[:, 0], index, given)
+            return self._compiled_step(columns, index, given)
+        columns = columns[:, None] if columns.ndim == 1 else columns
         self._check_values(columns, index, given)
         columns = columns.to(torch.promote_types(columns.dtype, self.U.dtype))
         if self.from_logits:
@@ -291,11 +293,13 @@ class APLoss(CompositionalLoss, SkippingLoss):
     def _check_batch(
         self, scores: Tensor, index: Tensor, given: Tensor | None
     ) -> tuple[Tensor, ...]:
-        """Check shapes, types and devices; return scores of shape (B, L) and their positions."""
+        """Check shapes, types and devices; return scores of shape (B,) or (B, L), and positions."""
         check_floating(scores, "scores")
         count = self.labels.num_labels
-        columns = scores[:, None] if scores.ndim == 1 and count == 1 else scores
-        if columns.ndim != 2 or columns.shape[1] != count:
+        columns = scores
+        if scores.ndim == 2 and scores.shape[1] == count == 1:
+            columns = scores[:, 0]
+        elif scores.ndim != (2 if count > 1 else 1) or (count > 1 and scores.shape[1] != count):
             wanted = "(B,)" if count == 1 else f"(B, {count})"
             raise ShapeError(
                 f"`scores` must have shape {wanted}, got {tuple(scores.shape)}: one score per "
@@ -314,7 +318,7 @@ class APLoss(CompositionalLoss, SkippingLoss):
             raise ShapeError(
                 f"`labels` must have the shape of `scores`, {tuple(scores.shape)}, got {shape}"
             )
-        return columns, positions, given.to(columns.device).reshape(columns.shape)
+        return columns, positions, given.to(columns.device).reshape(-1, count)
 
     def _check_values(self, columns: Tensor, index: Tensor, given: list[Tensor]) -> None:
         """Check that scores are finite and within `spread`, and positions valid and distinct."""
@@ -341,28 +345,9 @@ class APLoss(CompositionalLoss, SkippingLoss):
             )
         self.label_weights = values
 
-    def get_extra_state(self) -> dict[str, Any]:
-        """Return the settings on which U depends, for checkpoints."""
+    def _settings(self) -> dict[str, Any]:
         labels = self.labels.fingerprint()
         return {"labels": labels, "surrogate": self.surrogate, "gamma": self.gamma}
-
-    def set_extra_state(self, state: Any) -> None:
-        """Do nothing: checkpoints with other settings are refused before this call."""
-
-    def _load_from_state_dict(self, state: Any, prefix: str, *rest: Any) -> None:
-        own = self.get_extra_state()
-        settings = state.get(f"{prefix}_extra_state", own)
-        if settings == own:
-            super()._load_from_state_dict(state, prefix, *rest)
-            return
-        # torch does not say here whether loading is strict; it raises for unexpected keys if so
-        message = f"the checkpoint was tracked with {settings}, but this loss has {own}"
-        unexpected = rest[3]
-        unexpected.append(
-            f"{prefix}U ({message}: create the loss with the labels, surrogate and gamma of the "
-            "checkpoint, or load with strict=False to start with an empty U)"
-        )
-        warnings.warn(f"{message}: its U is not loaded", UserWarning, stacklevel=2)
 
     def _own_buffers(self) -> list[Tensor]:
         return [*super()._own_buffers(), *self.labels.buffers()]

@@ -37,24 +37,29 @@ class CompiledStep:
         """Take a batch: update U, unless the batch is invalid or has no ranking."""
         from apmax.torch._fused import NO_LABELS, TAKEN, UNINFORMATIVE, track_batch
 
+        state, labels = loss._buffers, loss.labels
+        u, written_at = state["U"], state["written_at"]
+        cells = labels._buffers["cells"]
+        assert u is not None
+        assert written_at is not None
+        assert cells is not None
         gradient = torch.empty(values.shape, dtype=torch.float64)
         outcome, value = track_batch(
             values.detach().double().contiguous().numpy(),  # one type: the loop compiles once
             index.contiguous().numpy(),
             (given[0][:, 0] == 1).numpy() if given else NO_LABELS,
-            loss.labels.examples,
-            loss.labels.cells.numpy(),
-            loss.U.numpy(),
-            loss.written_at.numpy(),
-            *self._rules_of(loss),
+            labels.examples,
+            cells.numpy(),
+            u.numpy(),
+            written_at.numpy(),
+            *self._rules_of(loss, u.dtype),
             tick,
             gradient.numpy(),
         )
         return Outcome(outcome == TAKEN, outcome == UNINFORMATIVE, value, gradient)
 
-    def _rules_of(self, loss: APLoss) -> tuple[Any, Any]:
+    def _rules_of(self, loss: APLoss, dtype: torch.dtype) -> tuple[Any, Any]:
         """Surrogate and tracker in numbers."""
-        dtype = loss.U.dtype
         if dtype not in self._rules:
             from apmax.objective._batch import LOGISTIC, SQUARED_HINGE, PairRules
             from apmax.torch._fused import TrackingRules

@@ -249,9 +249,13 @@ class CompositionalLoss(nn.Module):
 
     def _set_clock(self, tick: Tick) -> None:
         self.rounds.fill_(tick.t)
-        if self.tracker.decays:
-            now = torch.tensor((tick.next_decay, tick.next_rest), dtype=torch.float64)
-            self.log_decay.copy_(now)
+        if not self.tracker.decays:
+            return
+        now = (tick.next_decay, tick.next_rest)
+        if self.log_decay.device.type == "cpu":
+            self.log_decay.numpy()[:] = now  # without the overhead of an operation
+        else:
+            self.log_decay.copy_(torch.tensor(now, dtype=torch.float64))
 
     def _decay_since(self, written: Tensor, decay: float) -> Tensor:
         """Π (1 − β₀) over the rounds since each row was written: (B, 1)."""

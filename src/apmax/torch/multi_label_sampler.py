@@ -77,7 +77,7 @@ class MultiLabelBatchSampler(ResumableBatchSampler):
         self.size = min(batch_size * num_replicas, self.examples)
         self.per_batch = min(labels_per_batch, len(self.positives))
         self.per_label = positives_per_label
-        self.fill = self.size - self.per_batch * positives_per_label
+        self.fill: int = self.size - self.per_batch * positives_per_label
         if self.fill < 1:
             raise ParameterError(
                 f"`batch_size` = {batch_size} on {num_replicas} replicas cannot hold "
@@ -108,7 +108,7 @@ class MultiLabelBatchSampler(ResumableBatchSampler):
             own_part: list[int] = batch[np.argsort(at)][self.rank :: self.num_replicas].tolist()
             yield own_part
 
-    def _identity(self) -> dict[str, int]:
+    def _identity(self) -> dict[str, Any]:
         return {
             "examples": self.examples,
             "labels": self.num_labels,

@@ -3,8 +3,8 @@ r"""SOAP, MOAP and ADAP as torch optimizers: the directions of :mod:`apmax.metho
 η is `lr`, β₁ is `beta1`, β′ is `beta2` and δ is `delta`. Betas weigh the NEW value, as in the
 paper: ``beta1 = 1 − (torch's β₁)``, ``beta2 = 1 − (torch's β₂)``. There is no bias correction. With
 ``schedule="inverse_sqrt"`` lr and beta1 are divided by √t; a scheduler from
-``torch.optim.lr_scheduler`` may change ``group["lr"]``. ``OneCycleLR`` and ``CyclicLR`` need
-``cycle_momentum=False``, because there are no torch betas to cycle.
+``torch.optim.lr_scheduler`` may change ``group["lr"]`` as well. ``OneCycleLR`` and ``CyclicLR``
+need ``cycle_momentum=False``, because there are no torch betas to cycle.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import torch
@@ -92,8 +93,8 @@ class DirectedOptimizer(Optimizer):
         return loss
 
     def _descend(self, group: dict[str, Any], params: Tensors, grads: Tensors) -> None:
-        t, schedule = group["step"], Schedule(**group["schedule"])
-        direction = Direction(**group["style"])
+        t, schedule = group["step"], _schedule(*group["schedule"].values())
+        direction = _direction(*group["style"].values())
         average = direction.second_moment != "none"
         descend(
             params,
@@ -117,6 +118,10 @@ class DirectedOptimizer(Optimizer):
             if name not in self.state[p]:
                 self.state[p][name] = torch.zeros_like(p, memory_format=torch.preserve_format)
         return [self.state[p][name] for p in params]
+
+
+_schedule, _direction = lru_cache(Schedule), lru_cache(Direction)
+"""The records of a parameter group, which stores their fields in order."""
 
 
 def descend(

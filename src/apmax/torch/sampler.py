@@ -88,7 +88,7 @@ class ResumableBatchSampler(Sampler[list[int]]):
         """Yield the batches of a pass from number `first` on."""
         raise NotImplementedError
 
-    def _identity(self) -> dict[str, int]:
+    def _identity(self) -> dict[str, Any]:
         """Fingerprint of the data and of the batches of all replicas."""
         raise NotImplementedError
 
@@ -210,7 +210,7 @@ class PositiveNegativeBatchSampler(ResumableBatchSampler):
                 plus = self._own(self.positives[next(positives)])
                 yield plus + self._own(chunk[k * self.minus : (k + 1) * self.minus])
 
-    def _identity(self) -> dict[str, int]:
+    def _identity(self) -> dict[str, Any]:
         return {
             "positives": self.positives.size,
             "negatives": self.num_negatives,

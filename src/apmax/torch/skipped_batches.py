@@ -28,10 +28,12 @@ class SkippingLoss(nn.Module):
         """Count a training batch, and the labels that have no ranking in it."""
         if not self.training:
             return
-        self._calls += 1
-        self.skipped += unranked
-        powers_of_two = self._calls & (self._calls - 1) == 0  # rarely: GPUs wait for the count
-        if self._calls >= 32 and powers_of_two and not self._warned:
+        attributes = self.__dict__  # nn.Module's own access to attributes takes microseconds
+        calls = attributes["_calls"] = attributes["_calls"] + 1
+        if unranked is not False:
+            self.skipped += unranked
+        power_of_two = calls & (calls - 1) == 0  # rarely, because GPUs wait for the count
+        if calls >= 32 and power_of_two and not self._warned:
             self._warn_of_skips()
 
     def _warn_of_skips(self) -> None:

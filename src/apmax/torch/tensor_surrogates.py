@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from apmax.objective.surrogates import LOGISTIC, SQUARED_HINGE, Surrogate
 
@@ -47,3 +49,28 @@ def _numpy_terms(surrogate: Surrogate, x: Tensor, gamma: float) -> tuple[Tensor,
         for function in (surrogate.value, surrogate.slope)
     )
     return value, slope
+
+
+def pair_losses(surrogate: Surrogate, gamma: float) -> Callable[[Tensor], Tensor]:
+    """Return ℓ on tensors of differences, with its gradient."""
+    terms = pair_terms(surrogate)
+
+    def of(x: Tensor) -> Tensor:
+        losses: Tensor = _PairLosses.apply(x, terms, gamma)  # type: ignore[no-untyped-call]
+        return losses
+
+    return of
+
+
+class _PairLosses(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, terms: PairTerms, gamma: float) -> Tensor:
+        value, slope = terms(x, gamma)
+        ctx.save_for_backward(slope)
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, outside: Tensor) -> tuple[Tensor, None, None]:
+        (slope,) = ctx.saved_tensors
+        return slope * outside, None, None
