@@ -207,8 +207,12 @@ def test_files_with_code_are_refused_and_nothing_is_executed(
 
 
 def test_archives_that_expand_are_refused(tmp_path: Path, stored: bytes) -> None:
-    packed = changed(stored, lambda m: None, method=zipfile.ZIP_DEFLATED)
-    refused(packed, tmp_path, "not one that apmax writes")
+    def add_zeros(members: dict[str, bytes]) -> None:
+        members["999.npy"] = bytes(1 << 28)
+
+    refused(changed(stored, add_zeros, zipfile.ZIP_DEFLATED), tmp_path, "not one that apmax writes")
+    other = changed(stored, lambda m: None, method=zipfile.ZIP_BZIP2)
+    refused(other, tmp_path, "not one that apmax writes")
 
 
 def test_wrong_fields_are_refused(tmp_path: Path, stored: bytes) -> None:

@@ -7,17 +7,18 @@ import gzip
 import io
 import json
 import lzma
-import re
 import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from tests.reliability.mutations import mutate, mutate_tree
 
@@ -28,6 +29,12 @@ LIBSVM = (
 CSV = (
     b'age,job,"income, yearly",since,y\n39,clerk,1e3,2020-01-31,no\n50,"a ""b"" c",2.5,2021-12-01,'
     b"yes\n38,,?,2020-06-15,no\n28, 'it''s ',-7,,no\n44,clerk,0.5,2019-03-03,yes\n"
+)
+JSON_LINES = (
+    b'{"age": 39, "job": "clerk", "since": "2020-01-31", "more": 0, "y": "no"}\n'
+    b'{"age": null, "job": "a \\"b\\" c", "since": "2021-12-01", "y": "yes"}\n'
+    b'{"age": 2.5e3, "job": "clerk", "more": [1, {"a": 2}], "y": "no"}\n'
+    b'{"age": -7, "job": "\\u00fc", "since": "2019-03-03", "y": "yes"}\n'
 )
 SEMICOLONS = b"a;b;y\n1,5;x;0\n2,5;'y ';1\n-3,25;;0\n"
 ROWS = 40
@@ -52,6 +59,16 @@ def frame() -> Any:
     )
 
 
+def training_frame() -> Any:
+    """Return rows that trees and pairs of columns can learn from."""
+    import pandas as pd
+
+    rng, many = np.random.default_rng(1), pd.concat([frame()] * 8, ignore_index=True)
+    many["x"] += rng.normal(size=len(many))
+    chance = np.where(many["word"].eq("a") ^ many["x"].gt(0), 0.7, 0.1)
+    return many.assign(y=np.where(rng.random(len(many)) < chance, "yes", "no"))
+
+
 class Format(NamedTuple):
     """Suffix, valid files, a damaged file, and what `apmax` does with a file."""
 
@@ -70,26 +87,34 @@ def read_dataset(path: Path) -> Any:
 
 
 def read_training_table(path: Path) -> Any:
-    """Load a table and encode it, as `apmax train` does."""
-    from apmax.app.features import TableEncoder
+    """Load a table, preprocess and encode it, as `apmax train` does."""
+    from apmax.app.features import TableEncoder, TablePreprocessor
     from apmax.app.io import load
 
     data = load(path, target="last")
+    parts = TablePreprocessor().fit_transform(data.X)
     encoder = TableEncoder().fit(data.X)
-    return encoder.transform(data.X).shape, encoder.get_feature_names_out()
+    return parts.shape, encoder.transform(data.X).shape, encoder.get_feature_names_out()
 
 
 def use_model(path: Path) -> Any:
     """Load a model and use all of it, as `apmax predict` and `apmax report` do."""
+    from apmax.app.drift import psi
     from apmax.app.io import Dataset
     from apmax.app.model import load_model
+    from apmax.errors import ParameterError
 
     model = load_model(path)
     json.dumps(model.facts)
-    " ".join([*model.feature_names(), *model.text_columns(), model.positive]).encode()
-    X = frame() if model.encoder is not None else np.ones((2, 3))
+    " ".join([*model.feature_names(), *model.text_columns(), model.positive, model.name]).encode()
+    str(model.leaderboard)
+    X = frame() if model.preprocessor is not None else np.ones((2, 3))
     model.warnings_for(Dataset(X, None, path))
     model.strongest_features(X)
+    with suppress(ParameterError):  # trees have no contributions
+        model.explain(X)
+    if model.profile is not None:
+        psi(model.profile, X, model.probability(X))
     return model.log_odds(X)
 
 
@@ -186,40 +211,50 @@ def feather_seeds() -> list[bytes]:
     return files
 
 
+@cache
+def excel_seeds() -> list[bytes]:
+    """Return a workbook with numbers, text, dates and missing values."""
+    stream = io.BytesIO()
+    frame().to_excel(stream, index=False)
+    return [stream.getvalue()]
+
+
+def _damaged_excel(rng: Random) -> bytes:
+    """Damage any bytes, or the XML of a member inside a valid archive."""
+    (content,) = excel_seeds()
+    if rng.random() < 0.3:
+        return mutate(rng, content)
+    members = unzip(content)
+    name = rng.choice([*members, "xl/worksheets/sheet1.xml"])
+    return make_zip({**members, name: mutate(rng, members[name])}, zipfile.ZIP_DEFLATED)
+
+
 def _damaged_feather(rng: Random) -> bytes:
     return mutate(rng, rng.choice(feather_seeds()), rng.choice(feather_seeds()))
 
 
 @cache
 def model_seeds() -> list[bytes]:
-    """Return a model of a table and a model of numbered features."""
+    """Return models of each kind: trees, forests, effects, and linear models of two sorts."""
     from apmax.app.io import Dataset
     from apmax.app.model import save_model
     from apmax.app.training import train_model
 
-    table = frame()
+    table, rng = training_frame(), np.random.default_rng(2)
     X, y = table.drop(columns="y"), (table["y"] == "yes").to_numpy()
-    matrix = np.random.default_rng(2).normal(size=(ROWS, 3))
-    datasets = [
-        Dataset(X, y, Path("a"), "yes", "no", "y"),
-        Dataset(matrix, y, Path("a"), 1, 0),
-    ]
+    matrix = sp.csr_matrix(rng.normal(size=(y.size, 200)) * (rng.random((y.size, 200)) < 0.1))
+    of_table = Dataset(X, y, Path("a"), "yes", "no", "y")
     files = []
-    for dataset in datasets:
+    for dataset, model in (
+        *((of_table, name) for name in ("stack", "additive", "trees", "linear", "logistic")),
+        (Dataset(matrix, y, Path("a"), 1, 0), "auto"),
+        (Dataset(matrix.toarray()[:, :3], y, Path("a"), 1, 0), "trees"),
+    ):
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
-            save_model(train_model(dataset, model="logistic").model, Path(folder, "model"))
-            files.append(_with_small_ids(Path(folder, "model").read_bytes()))
+            settings: Any = {"model": model, "folds": 2, "jobs": 1}
+            save_model(train_model(dataset, **settings).model, Path(folder, "model"))
+            files.append(Path(folder, "model").read_bytes())
     return files
-
-
-def _with_small_ids(content: bytes) -> bytes:
-    """Number the nodes of a skops archive, which has addresses of objects that differ by run."""
-    found = unzip(content)
-    schema = found["schema.json"].decode()
-    ids = list(dict.fromkeys(re.findall(r"\d{9,}", schema)))
-    numbers = {address: str(k) for k, address in enumerate(ids)}
-    found["schema.json"] = re.sub(r"\d{9,}", lambda m: numbers[m[0]], schema).encode()
-    return make_zip({re.sub(r"\d{9,}", lambda m: numbers[m[0]], k): v for k, v in found.items()})
 
 
 def _damaged_model(rng: Random) -> bytes:
@@ -229,12 +264,30 @@ def _damaged_model(rng: Random) -> bytes:
     if rng.random() < 0.3:
         return mutate(rng, content, rng.choice(seeds))
     members = unzip(content)
-    name = rng.choice(["schema.json", "schema.json", "metadata.json", *members])
-    if name.endswith(".json"):
+    name = rng.choice(["model.json", rng.choice(list(members))])
+    if name == "model.json":
         members[name] = json.dumps(mutate_tree(rng, json.loads(members[name]))).encode()
-    else:
+    elif rng.random() < 0.3:
         members[name] = mutate(rng, members[name])
+    else:
+        members[name] = _changed_entries(rng, members[name])
     return make_zip(members)
+
+
+def _changed_entries(rng: Random, content: bytes) -> bytes:
+    """Replace some numbers of a valid array: children, columns, offsets, thresholds, weights."""
+    array = np.load(io.BytesIO(content), allow_pickle=False)
+    if array.size == 0:
+        return content
+    flat = array.reshape(-1)
+    for _ in range(rng.choice([1, 1, 3, 20])):
+        old = flat[rng.randrange(flat.size)]
+        new = rng.choice([0, -1, 1, 2**31 - 1, -(2**31), old + 1, old - 1, -old, 1e300, np.nan])
+        with np.errstate(all="ignore"):
+            flat[rng.randrange(flat.size)] = np.array(new).astype(array.dtype)
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
 
 
 def _gzip(content: bytes) -> bytes:
@@ -262,6 +315,8 @@ FORMATS: dict[str, Format] = {
     "csv.gz": _compressed(".csv.gz", CSV, _gzip, read_training_table),
     "parquet": Format(".parquet", parquet_seeds, _damaged_parquet, read_training_table),
     "feather": Format(".feather", feather_seeds, _damaged_feather, read_training_table),
+    "jsonl": _text(".jsonl", read_training_table, JSON_LINES),
+    "xlsx": Format(".xlsx", excel_seeds, _damaged_excel, read_training_table),
     "npz": Format(".npz", npz_seeds, _damaged_npz, read_dataset),
     "model": Format(".apmax", model_seeds, _damaged_model, use_model),
 }

@@ -22,8 +22,9 @@ from tests.reliability.reader_process import run_jobs
 
 SHORT = dict.fromkeys(FORMATS, 60)
 LONG = {
-    "libsvm": 45_000, "libsvm.gz": 30_000, "libsvm.bz2": 20_000, "libsvm.xz": 20_000, "csv": 12_000,
-    "csv.gz": 4_000, "parquet": 10_000, "feather": 10_000, "npz": 39_000, "model": 10_000,
+    "libsvm": 45_000, "libsvm.gz": 30_000, "libsvm.bz2": 15_000, "libsvm.xz": 10_000, "csv": 12_000,
+    "csv.gz": 4_000, "jsonl": 10_000, "xlsx": 2_000, "parquet": 10_000, "feather": 10_000,
+    "npz": 32_000, "model": 20_000,
 }  # fmt: skip
 """200,000 files."""
 AT_ONCE = 5000

@@ -124,34 +124,37 @@ def test_the_exploits_work_in_a_loader_that_unpickles(tmp_path: Path) -> None:
         mark.rmdir()
 
 
-def typed_nodes(tree: Any) -> Iterator[dict[str, Any]]:
+def records(tree: Any) -> Iterator[dict[str, Any]]:
+    """Yield all records of a document, which are what classes are made from."""
     if isinstance(tree, dict):
-        if "__loader__" in tree:
-            yield tree
+        yield tree
         for value in tree.values():
-            yield from typed_nodes(value)
+            yield from records(value)
     elif isinstance(tree, list):
         for value in tree:
-            yield from typed_nodes(value)
+            yield from records(value)
 
 
-UNTRUSTED = [
-    {"__module__": "antigravity", "__class__": "fly"},
-    {"__loader__": "FunctionNode", "__module__": "os", "__class__": "system"},
-    {"__loader__": "MethodNode", "__module__": "builtins", "__class__": "str"},
+TYPES = [
+    {"kind": "antigravity"},
+    {"__class__": "system", "__module__": "os", "__loader__": "FunctionNode"},
+    {"kind": "os.system", "array": "antigravity"},
 ]
 
 
-@pytest.mark.parametrize("change", UNTRUSTED, ids=lambda change: " ".join(change.values()))
-def test_untrusted_types_are_refused_at_every_node(change: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", TYPES, ids=lambda change: " ".join(change.values()))
+def test_names_of_other_types_are_never_imported(change: dict[str, str], tmp_path: Path) -> None:
     valid = unzip(model_seeds()[0])
-    count = len(list(typed_nodes(json.loads(valid["schema.json"]))))
+    count = len(list(records(json.loads(valid["model.json"]))))
     assert count > 50
+    path, modules = tmp_path / "model.apmax", set(sys.modules)
     for number in range(count):
-        schema = json.loads(valid["schema.json"])
-        list(typed_nodes(schema))[number].update(change)
-        assert_refused(make_zip({**valid, "schema.json": json.dumps(schema).encode()}), tmp_path)
-    assert "antigravity" not in sys.modules
+        document = json.loads(valid["model.json"])
+        list(records(document))[number].update(change)
+        path.write_bytes(make_zip({**valid, "model.json": json.dumps(document).encode()}))
+        with contextlib.suppress(ModelFileError):  # fields that no class reads are ignored
+            use_model(path)
+    assert set(sys.modules) == modules
 
 
 @pytest.mark.parametrize("name", ["../a.npy", "/etc/a.npy", "a/0.npy", "C:\\0.npy", "0.NPY"])
@@ -171,7 +174,7 @@ def overlapping(content: bytes) -> bytes:
 
 BOMBS: dict[str, Callable[[], bytes]] = {
     "deflated": lambda: make_zip(
-        members(lambda m: m.update({"99.npy": bytes(1 << 24)})), zipfile.ZIP_DEFLATED
+        members(lambda m: m.update({"99.npy": bytes(1 << 28)})), zipfile.ZIP_DEFLATED
     ),
     "bzip2": lambda: make_zip(members(lambda m: None), zipfile.ZIP_BZIP2),
     "overlapping members": lambda: overlapping(model_seeds()[0]),
@@ -179,7 +182,7 @@ BOMBS: dict[str, Callable[[], bytes]] = {
         members(lambda m: m.update({array_in(m): m[array_in(m)].replace(b"(", b"(999999999999, ")}))
     ),
     "100,000 nested lists": lambda: make_zip(
-        members(lambda m: m.update({"schema.json": b"[" * 100_000 + b"]" * 100_000}))
+        members(lambda m: m.update({"model.json": b"[" * 100_000 + b"]" * 100_000}))
     ),
 }
 
@@ -189,14 +192,18 @@ def test_archives_that_expand_or_nest_are_refused(name: str, tmp_path: Path) -> 
     assert_refused(BOMBS[name](), tmp_path)
 
 
-def test_arrays_of_another_shape_or_type_are_refused_or_give_finite_scores(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", range(7))
+def test_arrays_of_another_shape_or_type_are_refused_or_give_finite_scores(
+    seed: int, tmp_path: Path
+) -> None:
     """Indices and categories from the file must never lead compiled code out of bounds."""
-    valid = unzip(model_seeds()[0])
+    valid = unzip(model_seeds()[seed])
     path = tmp_path / "model.apmax"
     outcomes = []
     for name in (name for name in valid if name.endswith(".npy")):
         array = np.load(io.BytesIO(valid[name]), allow_pickle=False)
-        for changed in (array[:0], np.repeat(array, 3, axis=-1), array.astype(str), array[:1]):
+        other = array.astype("<i4" if array.dtype.kind == "f" else "<f8")
+        for changed in (array[:0], np.repeat(array, 3, axis=-1), other, array[:1], array[None]):
             stream = io.BytesIO()
             np.save(stream, changed)
             path.write_bytes(make_zip({**valid, name: stream.getvalue()}))
@@ -205,4 +212,4 @@ def test_arrays_of_another_shape_or_type_are_refused_or_give_finite_scores(tmp_p
             except ApmaxError:
                 outcomes.append(True)
     assert all(outcomes)
-    assert len(outcomes) > 20
+    assert len(outcomes) >= 10

@@ -1,4 +1,4 @@
-"""Plain data with arrays as an uncompressed ZIP archive, and typed access to what was read.
+"""Plain data with arrays as a ZIP archive, and typed access to what was read.
 
 An archive has the member ``model.json`` and one ``.npy`` member per array. Reading it constructs
 only dictionaries, lists, texts, numbers and arrays of numbers.
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apmax.app.files import FREE_BYTES, MAX_EXPANSION
 from apmax.errors import ModelFileError
 from apmax.validation import Floats
 
@@ -40,13 +41,14 @@ def write_archive(document: dict[str, Any]) -> bytes:
 
     text = json.dumps(plain(document), ensure_ascii=False, allow_nan=False)
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(_member(DOCUMENT), text)
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr(_member(DOCUMENT), text, zipfile.ZIP_DEFLATED, compresslevel=1)
         for number, array in enumerate(arrays):
             content = io.BytesIO()
             little = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
             np.lib.format.write_array(content, little, allow_pickle=False)
-            archive.writestr(_member(f"{number}.npy"), content.getvalue())
+            member = _member(f"{number}.npy")
+            archive.writestr(member, content.getvalue(), zipfile.ZIP_DEFLATED, compresslevel=1)
     return stream.getvalue()
 
 
@@ -163,17 +165,17 @@ def _member(name: str) -> zipfile.ZipInfo:
 
 
 def _check_members(archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse archives that could expand, and members that `write_archive` does not write."""
+    """Refuse archives that expand too far, and members that `write_archive` does not write."""
     members = archive.infolist()
     names = [member.filename for member in members]
     sound = len(set(names)) == len(names) and all(
         name == DOCUMENT or name.removesuffix(".npy").isdecimal() for name in names
     )
-    stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
-    if not (sound and stored and sum(member.file_size for member in members) <= size):
+    methods = {member.compress_type for member in members}
+    limit = max(FREE_BYTES, MAX_EXPANSION * size)
+    expanded = sum(member.file_size for member in members)
+    if not (sound and methods <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED} and expanded <= limit):
         raise ModelFileError("the archive is not one that apmax writes: use another copy")
-    if archive.testzip() is not None:
-        raise ModelFileError("the file is damaged: a checksum does not match; use another copy")
 
 
 def _array(content: bytes) -> NDArray[Any]:

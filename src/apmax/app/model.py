@@ -1,6 +1,6 @@
 """The fitted model, and the `.apmax` file that stores it.
 
-A model file is plain data: a JSON document and arrays of numbers in an uncompressed ZIP archive
+A model file is plain data: a JSON document and arrays of numbers in a ZIP archive
 (:mod:`apmax.app.archive`). Reading one constructs the few classes that are named here and in
 :mod:`apmax.app.stored_models`, from fields whose types and values are checked; nothing is unpickled
 or imported by name.

@@ -54,15 +54,18 @@ class TreeEnsemble:
     def decision_function(self, X: Any) -> Floats:
         """Return the log-odds of the positive class for rows of numbers and codes."""
         from apmax._compile import over_threads
-        from apmax.app._tree_walk import add_leaves
+        from apmax.app._tree_walk import NODE, add_leaves
 
         X = np.ascontiguousarray(X, dtype=np.float64)
         if X.shape[1] != self.n_features:
             raise ModelFileError(f"the trees have {self.n_features} columns, not {X.shape[1]}")
+        if self.single:
+            X = X.astype(np.float32).astype(np.float64)
         out = np.zeros(X.shape[0])
-        arrays = (self.code, self.value, self.right, self.bit_offsets, self.bits, out)
-        work = X.shape[0] * self.roots.size
-        over_threads(add_leaves, X.shape[0], X, self.single, self.roots, *arrays, work=work)
+        nodes = np.empty(self.code.size, NODE)
+        nodes["value"], nodes["code"], nodes["right"] = self.value, self.code, self.right
+        arrays = (X, self.roots, nodes, self.bit_offsets, self.bits, out)
+        over_threads(add_leaves, X.shape[0], *arrays, work=X.shape[0] * self.roots.size)
         if not self.averaged:
             return out
         # One more tree with a constant share of positives keeps the log-odds finite.

@@ -45,7 +45,7 @@ def fit_path(
     numbers = make_pipeline(imputer, StandardScaler())
     one_hot = OneHotEncoder(handle_unknown="ignore")
     features = make_column_transformer(
-        (numbers, slice(0, shape.numbers)), (one_hot, shape.categorical)
+        (numbers, list(range(shape.numbers))), (one_hot, shape.categorical)
     )
     Z = features.fit_transform(X)
     total = float(positive.size if weight is None else weight.sum())

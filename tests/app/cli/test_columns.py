@@ -13,7 +13,7 @@ import pytest
 from apmax.app.io import load
 from apmax.app.model import load_model
 from apmax.app.roles import Roles
-from apmax.app.training import hold_out
+from apmax.app.folds import hold_out
 from tests.app.loans import as_json, made_loans, run
 
 TRAIN = ("train", "wide.csv", "--target", "defaulted", "--model", "logistic", "-o", "m.apmax")
@@ -32,7 +32,7 @@ def wide(folder: Path) -> pd.DataFrame:
     return frame
 
 
-@pytest.mark.parametrize("option", ["target", "drop", "only", "id", "weight", "group"])
+@pytest.mark.parametrize("option", ["target", "drop", "only", "id", "weight", "group", "time"])
 @pytest.mark.parametrize("command", ["train", "compare"])
 def test_a_misspelt_column_is_suggested_before_any_work(
     wide: pd.DataFrame, option: str, command: str
@@ -49,7 +49,7 @@ def test_dropped_and_unused_columns_are_not_needed_by_a_model(wide: pd.DataFrame
     notes = as_json(*TRAIN, "--drop", "branch,importance", "--drop", "customer")["warnings"]
     assert [note for note in notes if "'remark'" in note and "is not used" in note] == notes
     fewer = made_loans(50, 7)
-    assert list(load_model("m.apmax").encoder.kinds_) == ["income", "city", "since"]
+    assert list(load_model("m.apmax").preprocessor.kinds_) == ["income", "city", "since"]
     fewer.to_csv("fewer.csv", index=False)
     assert len(as_json("predict", "m.apmax", "fewer.csv")["label"]) == 50
     assert as_json("evaluate", "m.apmax", "fewer.csv")["rows"] == 50
@@ -57,7 +57,7 @@ def test_dropped_and_unused_columns_are_not_needed_by_a_model(wide: pd.DataFrame
 
 def test_only_keeps_the_named_columns(wide: pd.DataFrame) -> None:
     run("--quiet", *TRAIN, "--only", "income", "--only", "3")
-    assert list(load_model("m.apmax").encoder.kinds_) == ["income", "city"]
+    assert list(load_model("m.apmax").preprocessor.kinds_) == ["income", "city"]
     result = run(*TRAIN, "--only", "income", "--drop", "income", fails=True)
     assert "no column is left to learn from" in result.stderr
 
@@ -73,7 +73,7 @@ def test_the_id_is_kept_as_it_is_in_the_predictions(wide: pd.DataFrame) -> None:
     run("--quiet", *TRAIN, "--id", "customer")
     model = load_model("m.apmax")
     assert model.id == "customer"
-    assert "customer" not in model.encoder.kinds_
+    assert "customer" not in model.preprocessor.kinds_
     wide.tail(3).to_csv("new.csv", index=False)
     lines = run("--quiet", "predict", "m.apmax", "new.csv").stdout.splitlines()
     assert lines[0] == "customer,probability,log_odds,label"
@@ -88,11 +88,34 @@ def test_weights_are_counts_of_rows(wide: pd.DataFrame) -> None:
     wide.loc[wide.index.repeat(wide["importance"])].to_csv("repeated.csv", index=False)
     options = ("--only", "income", "--test", "wide.csv")
     weighted = as_json(*TRAIN, *options, "--weight", "importance")
-    coef = load_model("m.apmax").coef
+    log_odds = load_model("m.apmax").log_odds(wide)
     repeated = as_json("train", "repeated.csv", *TRAIN[2:], "--only", "income", "--test",
                        "repeated.csv")  # fmt: skip
     assert weighted["test_ap"] == pytest.approx(repeated["test_ap"], rel=1e-3)
-    np.testing.assert_allclose(load_model("m.apmax").coef, coef, rtol=0.02)
+    np.testing.assert_allclose(load_model("m.apmax").log_odds(wide), log_odds, rtol=0.1)
+
+
+def test_weights_of_training_are_used_by_evaluate_and_threshold(wide: pd.DataFrame) -> None:
+    wide["importance"] = 1 + np.arange(600) % 3
+    wide.to_csv("wide.csv", index=False)
+    wide.loc[wide.index.repeat(wide["importance"])].to_csv("repeated.csv", index=False)
+    run("--quiet", *TRAIN, "--weight", "importance", "--drop", "customer,branch")
+    weighted = as_json("evaluate", "m.apmax", "wide.csv")
+    plain = pd.read_csv("repeated.csv").drop(columns="importance")
+    plain.to_csv("plain.csv", index=False)
+    repeated = as_json("evaluate", "m.apmax", "plain.csv")
+    assert weighted["average_precision"] == pytest.approx(repeated["average_precision"])
+    assert weighted["prevalence"] == pytest.approx(repeated["prevalence"])
+    for rule in (("--precision", "0.3"), ("--recall", "0.5"), ("--cost", "1:5"), ("--top", "10%")):
+        one = as_json("threshold", "m.apmax", *rule, "--data", "wide.csv")
+        other = as_json("threshold", "m.apmax", *rule, "--data", "plain.csv")
+        assert one["threshold"] == other["threshold"]
+        assert one["alerts"] == pytest.approx(other["alerts"])
+    wide.rename(columns={"importance": "w"}).to_csv("renamed.csv", index=False)
+    given = as_json("evaluate", "m.apmax", "renamed.csv", "--weight", "w")
+    assert given["average_precision"] == weighted["average_precision"]
+    refused = run("evaluate", "m.apmax", "wide.csv", "--weight", "Importances", fails=True)
+    assert "did you mean 'importance'" in refused.stderr
 
 
 def test_unusable_weights_and_groups_are_refused(wide: pd.DataFrame) -> None:
@@ -107,7 +130,7 @@ def test_unusable_weights_and_groups_are_refused(wide: pd.DataFrame) -> None:
 def test_no_group_is_in_both_parts(wide: pd.DataFrame) -> None:
     dataset = load("wide.csv", target="defaulted", roles=Roles(group="branch"))
     for seed in (0, 1):
-        learnt, tested = hold_out(dataset, seed=seed)
+        learnt, tested = hold_out(dataset, 0.2, seed=seed)
         assert not set(learnt.groups) & set(tested.groups)
         assert learnt.X.shape[0] + tested.X.shape[0] == 600
         assert 0.1 < tested.X.shape[0] / 600 < 0.3
@@ -120,11 +143,11 @@ def test_compare_uses_groups_and_weights(wide: pd.DataFrame) -> None:
         copies["branch"]
     ]
     copies.to_csv("copies.csv", index=False)
-    options = ("--target", "defaulted", "--folds", "2", "--repeats", "1", "--weight", "w")
-    apart = as_json("compare", "copies.csv", *options, "--drop", "branch")["models"]
-    together = as_json("compare", "copies.csv", *options, "--group", "branch")["models"]
-    assert apart["gradient boosting"]["mean"] > 0.9
-    assert together["gradient boosting"]["mean"] < 0.6
+    options = ("--target", "defaulted", "--folds", "2", "--weight", "w", "--model", "trees")
+    apart = as_json("compare", "copies.csv", *options, "--drop", "branch")["leaderboard"]
+    together = as_json("compare", "copies.csv", *options, "--group", "branch")["leaderboard"]
+    assert apart[0]["ap"] > 0.8
+    assert together[0]["ap"] < 0.6
 
 
 def test_rows_without_a_label_are_refused_or_left_out(folder: Path) -> None:

@@ -2,46 +2,101 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import shlex
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import rich.console
 
+from apmax.app.cli.console import ProgressLog
 from apmax.app.io import load
 from apmax.app.model import load_model
+from apmax.tabular import NAMES
+from apmax.tabular.search import Search
 from tests.app.loans import as_json, made_loans, run
 
-LBFGS = ("--model", "logistic", "-o", "m.apmax")
+FAST = ("--model", "logistic", "-o", "m.apmax")
 
 
-@pytest.mark.parametrize("solver", ["soap-adam", "cv"])
-def test_every_kind_of_solver_trains(folder: Path, solver: str) -> None:
-    result = as_json("train", "loans.csv", "--target", "last", "--solver", solver, "-o", "m.apmax",
-                     "--test", "new-loans.csv", "--report", "r.html")  # fmt: skip
-    assert result["test_ap"] > 1.5 * result["test_prevalence"]
+@pytest.mark.parametrize("model", ["auto", "additive", "linear", "trees", "stack"])
+def test_every_kind_of_model_trains(folder: Path, model: str) -> None:
+    options = ("--target", "last", "--model", model, "--jobs", "1", "-o", "m.apmax")
+    result = as_json("train", "loans.csv", *options, "--test", "new-loans.csv", "--report", "r.html")
+    assert result["test_ap"] > 1.2 * result["test_prevalence"]
     assert result["test_rows"] == 400
+    (chosen,) = [one for one in result["leaderboard"] if one["chosen"]]
+    assert chosen["model"] == result["chosen"] == load_model("m.apmax").name
+    assert result["cv_ap"] == chosen["ap"]
     assert load_model("m.apmax").facts["rows"] == 600
+    assert result["bytes"] == Path("m.apmax").stat().st_size
     assert "<svg" in Path("r.html").read_text()
 
 
-def test_the_final_model_is_trained_on_all_rows(folder: Path) -> None:
-    result = as_json("train", "loans.csv", "--target", "last", *LBFGS)
-    assert (result["rows"], result["test_rows"]) == (600, 120)
+def test_the_leaderboard_advice_and_file_are_printed(folder: Path) -> None:
+    shown = run("train", "loans.csv", "--target", "last", "--jobs", "1", "-o", "m.apmax").stdout
+    assert "average precision in 5 folds" in shown
+    for name in (*NAMES, "←"):
+        assert name in shown
+    assert "\nUse " in shown
+    assert re.search(r"→ m.apmax \(\d+ KB\); positive: 'yes', negative: 'no'", shown)
+
+
+def test_the_model_is_trained_on_all_rows_unless_some_are_held_out(folder: Path) -> None:
+    result = as_json("train", "loans.csv", "--target", "last", *FAST)
+    assert result["rows"] == 600
+    assert "test_ap" not in result
     assert result["warnings"] == []
+    result = as_json("train", "loans.csv", "--target", "last", *FAST, "--holdout", "0.2")
+    assert (result["rows"], result["test_rows"]) == (480, 120)
+    both = ("--holdout", "0.2", "--test", "new-loans.csv")
+    assert "exclude each other" in run("train", "loans.csv", *both, fails=True).stderr
+
+
+def test_the_number_of_processes_does_not_change_the_model(folder: Path) -> None:
+    for jobs in ("1", "2"):
+        options = ("--target", "last", "--model", "trees", "--jobs", jobs, "-o", f"{jobs}.apmax")
+        run("--quiet", "train", "loans.csv", *options)
+    one, two = (load_model(f"{jobs}.apmax") for jobs in "12")
+    frame = pd.read_csv("new-loans.csv")
+    np.testing.assert_array_equal(one.log_odds(frame), two.log_odds(frame))
+
+
+def test_time_trains_on_the_past_and_is_no_feature(folder: Path) -> None:
+    result = as_json("train", "loans.csv", "--target", "last", "--time", "since", *FAST)
+    assert "since" not in load_model("m.apmax").preprocessor.kinds_
+    held_out = as_json(
+        "train", "loans.csv", "--target", "last", "--time", "since", "--holdout", "0.25", *FAST
+    )
+    frame = pd.read_csv("loans.csv").sort_values("since")
+    assert held_out["test_rows"] == pytest.approx(150, abs=2)
+    latest = frame.tail(held_out["test_rows"])["defaulted"]
+    assert held_out["test_prevalence"] == pytest.approx((latest == "yes").mean())
+    assert 1 <= result["folds"] <= 5
+
+
+def test_a_time_limit_is_kept_and_reported(folder: Path) -> None:
+    made_loans(4000, 3).to_csv("many.csv", index=False)
+    result = as_json("train", "many.csv", "--target", "last", "--minutes", "0.05", "-o", "m.apmax",
+                     "--jobs", "1")  # fmt: skip
+    assert any("`time_budget`" in note for note in result["warnings"])
+    assert Path("m.apmax").exists()
 
 
 def test_quiet_prints_nothing(folder: Path) -> None:
-    assert run("--quiet", "train", "loans.csv", "--target", "last", *LBFGS).output == ""
+    assert run("--quiet", "train", "loans.csv", "--target", "last", *FAST).output == ""
 
 
 def test_the_positive_label_can_be_chosen(folder: Path) -> None:
     options = ("--target", "defaulted", "--positive", "No.")
-    assert as_json("train", "loans.csv", *options, *LBFGS)["positive"] == "no"
+    assert as_json("train", "loans.csv", *options, *FAST)["positive"] == "no"
     assert load_model("m.apmax").positive == "no"
 
 
@@ -60,7 +115,7 @@ ONE = ("--target", "outcome", "--positive", "fraud", "--rest")
 
 
 def test_one_label_against_the_rest(cases: pd.DataFrame) -> None:
-    result = as_json("train", "cases.csv", *ONE, *LBFGS)
+    result = as_json("train", "cases.csv", *ONE, *FAST)
     assert (result["positive"], result["negative"]) == ("fraud", "not fraud")
     assert load_model("m.apmax").against_rest
     positives = (cases["outcome"] == "fraud").sum()
@@ -74,15 +129,15 @@ def test_a_third_label_is_refused_without_rest(cases: pd.DataFrame) -> None:
     assert "has 3 values" in refused.stderr
     assert "--positive VALUE --rest" in refused.stderr
     cases[cases["outcome"] != "open"].to_csv("two.csv", index=False)
-    run("--quiet", "train", "two.csv", "--target", "outcome", *LBFGS)
+    run("--quiet", "train", "two.csv", "--target", "outcome", *FAST)
     assert "has 3 values" in run("evaluate", "m.apmax", "cases.csv", fails=True).stderr
     assert as_json("evaluate", "m.apmax", "cases.csv", "--rest")["rows"] == len(cases)
 
 
 def test_one_class_of_many_in_libsvm(folder: Path) -> None:
     Path("many.libsvm").write_text("".join(f"{k % 3} 1:{k % 3 == 2:d} 2:{k}\n" for k in range(90)))
-    result = as_json("train", "many.libsvm", "--positive", "2", "--rest", *LBFGS)
-    assert result["test_ap"] == 1
+    result = as_json("train", "many.libsvm", "--positive", "2", "--rest", *FAST)
+    assert result["cv_ap"] == 1
     assert as_json("evaluate", "m.apmax", "many.libsvm")["average_precision"] == 1
 
 
@@ -91,29 +146,33 @@ def test_very_few_positives(folder: Path, positives: int) -> None:
     frame = made_loans(200, 8)
     frame["defaulted"] = np.where(np.arange(200) < positives, "yes", "no")
     frame.to_csv("rare.csv", index=False)
-    options = ("--target", "last", "--test", "loans.csv", "-o", "m.apmax")
-    assert as_json("train", "rare.csv", *options)["positives"] == positives
+    command = ("train", "rare.csv", "--target", "last", "--jobs", "1", "-o", "m.apmax")
+    if positives == 1:
+        assert "a class has only one row" in run(*command, fails=True).stderr
+    else:
+        assert as_json(*command)["folds"] == positives
 
 
 def test_unused_columns_are_reported(folder: Path) -> None:
     frame = pd.read_csv("loans.csv").assign(code=[f"word {k}" for k in range(600)])
     frame["income"] = frame["income"].astype(object).where(frame.index != 7, "-")
     frame.to_csv("odd.csv", index=False)
-    result = run("train", "odd.csv", "--target", "defaulted", *LBFGS)
+    result = run("train", "odd.csv", "--target", "defaulted", *FAST)
     assert "warning: 'code' is text whose values hardly ever repeat" in result.stderr
-    assert run("train", "loans.csv", "--target", "defaulted", *LBFGS).stderr == ""
+    assert run("train", "loans.csv", "--target", "defaulted", *FAST).stderr == ""
     pd.read_csv("new-loans.csv").assign(city="Bonn", code="x").to_csv("drifted.csv", index=False)
     options = ["--target", "defaulted", "--test", "drifted.csv"]
-    notes = as_json("train", "odd.csv", *options, *LBFGS)["warnings"]
+    notes = as_json("train", "odd.csv", *options, *FAST)["warnings"]
     assert [note.split()[0] for note in notes] == ["'income':", "'code'", "'city':"]
 
 
 def test_names_that_look_like_markup_are_printed_as_they_are(folder: Path) -> None:
-    rng = np.random.default_rng(6)
-    word = rng.choice(["[/b]", "[red]x", "plain"], 300)
-    frame = pd.DataFrame({"w": word, "y": rng.random(300) < np.where(word == "[/b]", 0.7, 0.2)})
-    frame.to_csv("odd.csv", index=False)
-    assert "w = [/b]" in run("train", "odd.csv", "--target", "y", *LBFGS).stdout
+    frame = made_loans(300, 6).rename(columns={"city": "[red]city[/b]"})
+    frame["word"] = [f"word {k}" for k in range(300)]
+    frame.rename(columns={"word": "[/b]"}).to_csv("[red]odd.csv", index=False)
+    shown = run("train", "[red]odd.csv", "--target", "defaulted", *FAST)
+    assert "[red]odd.csv: average precision" in shown.stdout
+    assert "'[/b]' is text" in shown.stderr
 
 
 def test_tables_of_pandas_with_row_numbers_are_read(folder: Path) -> None:
@@ -122,31 +181,51 @@ def test_tables_of_pandas_with_row_numbers_are_read(folder: Path) -> None:
     assert names == ["column 1", "income", "city", "since"]
 
 
-@pytest.mark.parametrize("when", ["last fit", "report"])
-def test_an_interrupt_after_the_first_fit_keeps_the_tested_model(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, when: str
+def test_an_interrupt_after_some_models_keeps_the_best_of_them(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from apmax.app import training
+    fit, calls = Search.fit, list[str]()
 
-    train, calls = training.train_model, []
+    def third_is_interrupted(self: Any, name: str) -> Any:
+        calls.append(name)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return fit(self, name)
 
+    monkeypatch.setattr(Search, "fit", third_is_interrupted)
+    command = "train loans.csv --target last --jobs 1 -o m.apmax"
+    result = run(*shlex.split(command), fails=True)
+    assert result.exit_code == 130
+    expected = "stopped; m.apmax contains the best of the models fitted so far"
+    assert result.stderr.strip() == expected
+    assert "interrupted: kept logistic, additive" in result.stdout
+    board = load_model("m.apmax").leaderboard
+    assert board is not None
+    assert {one.model for one in board} == {"logistic", "additive", "stack"}
+
+
+def test_an_interrupt_during_the_report_keeps_the_model(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    def second_is_interrupted(*data: Any, **options: Any) -> Any:
-        calls.append(data)
-        return interrupted() if len(calls) == 2 else train(*data, **options)
-
-    if when == "report":
-        monkeypatch.setattr("apmax.app.cli.train.write_model_report", interrupted)
-    else:
-        monkeypatch.setattr(training, "train_model", second_is_interrupted)
+    monkeypatch.setattr("apmax.app.cli.train.write_training_report", interrupted)
     command = "--quiet train loans.csv --target last --model logistic -o m.apmax --report r.html"
     result = run(*shlex.split(command), fails=True)
     assert result.exit_code == 130
-    assert result.stderr.strip() == "stopped; m.apmax contains the model trained so far"
-    assert load_model("m.apmax").facts["rows"] == (600 if when == "report" else 480)
+    assert load_model("m.apmax").facts["rows"] == 600
     assert not Path("r.html").exists()
+
+
+def test_progress_in_a_log_is_a_line_with_the_time_left() -> None:
+    stream = io.StringIO()
+    log = ProgressLog("boosting", rich.console.Console(file=stream), 10, 40, "AP 0.4000")
+    log.start = time.monotonic() - 60
+    assert log.line() == "progress: boosting, 10 of 40, AP 0.4000, 60 s, about 180 s left"
+    with log.every(0.001):
+        while stream.getvalue().count("progress: boosting") < 2:
+            time.sleep(0.001)
 
 
 def with_leaks() -> pd.DataFrame:
@@ -169,7 +248,7 @@ LEAKS = {"recovered": "missing", "status": "copy", "row": "order", "customer": "
 def test_leaks_and_identifiers_are_reported(folder: Path, command: str) -> None:
     with_leaks().to_csv("leaky.csv", index=False)
     options = ["leaky.csv", "--target", "defaulted"]
-    fast = LBFGS if command == "train" else ("--folds", "2", "--repeats", "1")
+    fast = FAST if command == "train" else ("--folds", "2", "--model", "logistic")
     result = run("--json", command, *options, *fast)
     shown = json.loads(result.stdout)
     assert {one["column"]: one["kind"] for one in shown["findings"]} == LEAKS
@@ -187,7 +266,7 @@ def test_columns_that_are_left_out_are_not_reported(
     folder: Path, command: str, options: str
 ) -> None:
     with_leaks().to_csv("leaky.csv", index=False)
-    fast = LBFGS if command == "train" else ("--folds", "2", "--repeats", "1")
+    fast = FAST if command == "train" else ("--folds", "2", "--model", "logistic")
     options = f"leaky.csv --target defaulted --strict {options}"
     assert as_json(command, *shlex.split(options), *fast)["findings"] == []
 
@@ -206,11 +285,11 @@ def test_strict_makes_them_an_error_before_anything_is_written(folder: Path, com
 
 def test_strict_accepts_clean_data(folder: Path) -> None:
     options = ("--target", "last", "--strict", "--test", "new-loans.csv")
-    assert as_json("train", "loans.csv", *options, *LBFGS)["findings"] == []
+    assert as_json("train", "loans.csv", *options, *FAST)["findings"] == []
 
 
 def test_a_test_file_equal_to_the_training_file_is_reported(folder: Path) -> None:
     options = ("--target", "last", "--test", "loans.csv")
-    (found,) = as_json("train", "loans.csv", *options, *LBFGS)["findings"]
+    (found,) = as_json("train", "loans.csv", *options, *FAST)["findings"]
     assert (found["column"], found["kind"]) == (None, "test")
     assert "same rows" in run("train", "loans.csv", *options, "--strict", fails=True).stderr

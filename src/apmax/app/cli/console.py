@@ -192,6 +192,7 @@ def make_table(title: str, *columns: str) -> Table:
         title_style="bold",
         header_style="dim",
         box=rich.box.SIMPLE_HEAD,
+        pad_edge=False,
     )
     for k, column in enumerate(columns):
         table.add_column(column, justify="left" if k == 0 else "right", no_wrap=k > 0)

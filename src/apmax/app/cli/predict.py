@@ -89,6 +89,7 @@ def predict(
         chosen = None
         if rule is not None and valid is not None:
             chosen = choose_on(console, model, valid, rule, labels, reading)[1]
+        reasons = strongest_reasons(loaded.explain(dataset.X), explain) if explain else {}
         log_odds = loaded.log_odds(dataset.X)
         notes = loaded.warnings_for(dataset)
         console.warn(notes)
@@ -96,7 +97,6 @@ def predict(
         alerts, decision = _decide(console, loaded, rule, chosen, probability)
         label = np.where(alerts, loaded.positive, loaded.negative)
         scores = dict(zip(OUTPUT, (probability, log_odds, label), strict=True))
-        reasons = strongest_reasons(loaded.explain(dataset.X), explain) if explain else {}
         frame = pd.DataFrame({**columns, **scores, **reasons})
         if out is not None:
             parquet = out.suffix.lower() == ".parquet"
