@@ -63,7 +63,7 @@ picture: demo  ## renew the pictures of the report in docs/images; needs Chromiu
 	  file=docs/images/$${scheme#*:}.png; \
 	  chromium --headless --no-sandbox --hide-scrollbars --window-size=1200,1605 --blink-settings=preferredColorScheme=$${scheme%%:*} \
 	    --screenshot=$$file demo-report/report.html 2>/dev/null && \
-	  $(BIN)/python -c "from PIL import Image; Image.open('$$file').quantize(128).save('$$file', optimize=True)" && echo $$file; \
+	  $(BIN)/python -c "from PIL import Image; Image.open('$$file').quantize(256).save('$$file', optimize=True)" && echo $$file; \
 	done
 
 bench: setup  ## benchmark the objective and the metric; exits with 1 if a bar is missed
