@@ -9,7 +9,7 @@ DEMO_READY := .venv/.demo-ready
 AXE := .browser/axe.min.js
 AXE_SHA256 := 2277b0a3ef47af9b52497faa3e71598e86e0a0e5e6eb295207a5657ede4709af
 
-.PHONY: help setup test test-min soak lint format demo bench bench-linear bench-quality bench-torch bench-surrogates bench-tabular browser audit hashes clean
+.PHONY: help setup test test-min soak lint format demo picture bench bench-linear bench-quality bench-torch bench-surrogates bench-tabular bench-remedies browser docs docs-gallery docs-serve numbers dist audit hashes clean
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
@@ -21,7 +21,7 @@ $(DEMO_READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv --clear .venv
 	@$(PIP) install --constraint constraints.txt --upgrade pip
 	@$(PIP) install --constraint constraints.txt --group build
-	@$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[app]'
+	@$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[app,trees]'
 	@touch $@
 
 $(READY): $(DEMO_READY)
@@ -48,6 +48,8 @@ lint: setup  ## check style, docstrings, types and import contracts
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs src
+	@$(BIN)/proselint check README.md docs/*.md
 
 format: setup  ## format the code
 	@$(BIN)/ruff check --fix .
@@ -55,6 +57,14 @@ format: setup  ## format the code
 
 demo: $(DEMO_READY)  ## train on real data, print the leaderboard, write demo-report/
 	@$(BIN)/apmax demo
+
+picture: demo  ## renew the pictures of the report in docs/images; needs Chromium
+	@for scheme in 1:demo 0:demo-dark; do \
+	  file=docs/images/$${scheme#*:}.png; \
+	  chromium --headless --no-sandbox --hide-scrollbars --window-size=1200,1605 --blink-settings=preferredColorScheme=$${scheme%%:*} \
+	    --screenshot=$$file demo-report/report.html 2>/dev/null && \
+	  $(BIN)/python -c "from PIL import Image; Image.open('$$file').quantize(256).save('$$file', optimize=True)" && echo $$file; \
+	done
 
 bench: setup  ## benchmark the objective and the metric; exits with 1 if a bar is missed
 	@$(BIN)/python -m benchmarks
@@ -75,6 +85,26 @@ bench-tabular: setup  ## compare models of tables by test AP, log-loss and CPU t
 	@$(PIP) install --constraint constraints.txt --group bench
 	@$(ONE_THREAD) $(BIN)/python -m benchmarks.tabular
 
+bench-remedies: setup  ## compare class weights, SMOTE, focal loss and other boosting libraries by test AP
+	@$(PIP) install --constraint constraints.txt --group bench
+	@$(ONE_THREAD) $(BIN)/python -m benchmarks.remedies
+
+docs: setup  ## build the documentation site into site/; fails on any broken link or reference
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
+	@echo "site/index.html"
+
+docs-gallery: setup  ## build the site with the outputs and plots of the gallery (a few minutes)
+	@APMAX_GALLERY=true NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
+
+docs-serve: setup  ## serve the documentation site at http://127.0.0.1:8000 and rebuild it on changes
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+numbers: setup  ## renew the tables of the documentation from docs/results
+	@grep -l '\[\[\[cog' README.md docs/*.md | xargs $(BIN)/cog -r -I .
+
+dist: setup  ## build, check and try the source archive and the wheel
+	@$(BIN)/python .ci/dist.py
+
 browser:  ## install Chromium and axe-core for the report's tests, where possible
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
@@ -92,5 +122,5 @@ hashes:  ## write hashes.txt for the versions in constraints.txt
 	@$(PYTHON) .ci/hashes.py write
 
 clean:  ## remove .venv and all generated files
-	rm -rf .venv .venv-min .browser dist demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-min .browser dist site demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src experiments tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +

@@ -7,16 +7,30 @@ from pathlib import Path
 import pytest
 
 from apmax.app.cli import demo
+from apmax.app.io import load
 from tests.app.loans import as_json
 
 
-def test_the_demo_prints_a_leaderboard_and_writes_a_report(
+def test_the_demo_compares_all_models_and_writes_a_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo, "FOLDS", 2)
-    models = as_json("demo", "--out", str(tmp_path / "out"))["models"]
-    assert "gradient boosting" in models
-    assert all(model["mean"] > 0.7 for model in models.values())
+    monkeypatch.setattr(demo, "SETTINGS", {"folds": 2, "jobs": 1})
+    result = as_json("demo", "--out", str(tmp_path / "out"))
+    ap = {one["model"]: one["ap"] for one in result["leaderboard"]}
+    assert {"logistic", "additive", "boosting-5x100", "extra-trees", "stack"} <= set(ap)
+    assert ap["stack"] > ap["logistic"] + 0.1
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "digit 8 among all digits" in page
-    assert "Leaderboard" in page
+    assert "Diseased trees in satellite images" in page
+    assert result["advice"] in page
+    assert "Effects in additive" in page
+    assert (tmp_path / "out" / "tables" / "leaderboard.csv").is_file()
+
+
+def test_the_data_of_the_demo_have_a_source_and_a_licence() -> None:
+    dataset = load(demo.DATA, target=demo.TARGET)
+    assert dataset.counts == {"diseased": 257, "other": 4562}
+    assert dataset.positive == "diseased"
+    assert list(dataset.X) == ["texture", "green", "red", "near_infrared", "variation"]
+    readme = (demo.DATA.parent / "README.md").read_text(encoding="utf-8")
+    assert "Creative Commons Attribution 4.0" in readme
+    assert "10.24432/C5KS4M" in readme

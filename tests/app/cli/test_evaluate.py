@@ -109,3 +109,18 @@ def test_report_exports_its_tables(model: str) -> None:
     )
     refused = run("report", model, "new-loans.csv", "--csv", "new-loans.csv", fails=True)
     assert "give `--csv` the name of a folder" in refused.stderr
+
+
+def test_drift_is_reported_against_the_training_data(model: str) -> None:
+    same = as_json("evaluate", model, "new-loans.csv")["drift"]
+    assert {shift["size"] for shift in same} == {"small"}
+    assert same[0]["column"] == "predicted probability"
+    frame = made_loans(400, 1)
+    frame.assign(income=frame["income"] * 3).to_csv("rich.csv", index=False)
+    shown = run("evaluate", model, "rich.csv")
+    assert "large shift of 'income' since training (PSI " in shown.stderr
+    run("report", model, "rich.csv", "-o", "rich.html", "--csv", "tables")
+    drift = pd.read_csv("tables/drift.csv").set_index("column")
+    assert drift.loc["income", "size"] == "large"
+    assert "Drift since training" in Path("rich.html").read_text()
+    assert "AP in training, by cross-validation" in Path("rich.html").read_text()

@@ -13,6 +13,7 @@ import typer
 from apmax.app.cli import options
 from apmax.app.cli.console import Console, check_outputs, command_line, make_table
 from apmax.app.cli.inputs import Columns, Labels, Reading
+from apmax.app.cli.report import write_files
 
 if TYPE_CHECKING:  # slow imports are left to the command
     from rich.table import Table
@@ -67,6 +68,8 @@ def show_comparison(
     report: Path | None,
     notes: Sequence[str] = (),
     settings: dict[str, Any] | None = None,
+    title: str = "",
+    csv: Path | None = None,
     **more: Any,
 ) -> TrainedModel:
     """Compare models, print their leaderboard, and write a report; `more` goes to the JSON."""
@@ -79,7 +82,7 @@ def show_comparison(
     console.show(result, leaderboard_table(trained, dataset))
     console.say(trained.advice)
     if report is not None:
-        write_training_report(console, report, dataset, trained, notes)
+        write_training_report(console, report, dataset, trained, notes, title, csv)
     if trained.interrupted:
         console.say(trained.message)
         console.stop()
@@ -125,38 +128,14 @@ def write_training_report(
     dataset: Dataset,
     trained: TrainedModel,
     notes: Sequence[str],
+    title: str = "",
+    csv: Path | None = None,
 ) -> None:
     """Write a report of all models on the rows that they were not fitted to."""
-    import numpy as np
-    from scipy.special import expit
+    from apmax.app.report import training_report
 
-    from apmax.app.report import Report, ScoredModel, provenance, write_report
-
-    model, y = trained.model, dataset.labels()
-    rows = ~np.isnan(np.vstack([*trained.out_of_fold.values()])).any(axis=0)
-    results = [
-        ScoredModel(one.model, y[rows], expit(trained.out_of_fold[one.model][rows]))
-        for one in trained.leaderboard
-    ]
-    facts = {
-        **provenance(dataset.source),
-        "positive label": model.positive,
-        "training rows": f"{y.size:,}",
-        "scores": "cross-validation: no model has seen the rows that it scores",
-    }
-    report = Report(
-        dataset.source.name,
-        results,
-        leaderboard=trained.leaderboard,
-        advice=trained.advice,
-        effects=list(getattr(model.classifier, "shape_functions_", {}).values()),
-        coefficients=model.strongest_features(dataset.X),
-        facts=facts,
-        command=command_line(),
-        warnings=notes,
-    )
-    write_report(report, path)
-    console.say(f"report → {path}")
+    report = training_report(trained, dataset, title=title, warnings=notes, command=command_line())
+    write_files(console, report, path, csv)
 
 
 def _with_error(value: str, error: float) -> str:

@@ -10,7 +10,9 @@ import typer
 from apmax.app.cli.compare import show_comparison
 from apmax.app.cli.console import Console
 
-DIGIT = 8
+DATA = Path(__file__).parents[1] / "data" / "wilt.csv.xz"
+TARGET, TITLE = "tree", "Diseased trees in satellite images"
+SETTINGS = {"folds": 5}
 
 
 def demo(
@@ -19,16 +21,15 @@ def demo(
         "demo-report"
     ),
 ) -> None:
-    """Find the digit 8 among handwritten digits, on data that comes with scikit-learn.
+    """Find diseased trees in satellite images, on data that come with apmax.
 
-    Compares logistic regression, apmax and gradient boosting, as `apmax compare` does.
+    Does the same as `apmax compare` and writes a report. The folder app/data of the package
+    contains the data, with their source and licence.
     """
     console: Console = context.obj
     with console.errors():
-        from sklearn.datasets import load_digits
+        from apmax.app.io import load
 
-        from apmax.app.io import Dataset
-
-        X, digits = load_digits(return_X_y=True)
-        dataset = Dataset(X, digits == DIGIT, Path(f"digit {DIGIT} among all digits"))
-        show_comparison(console, dataset, out / "report.html")
+        dataset = load(DATA, target=TARGET)
+        page, tables = out / "report.html", out / "tables"
+        show_comparison(console, dataset, page, settings=SETTINGS, title=TITLE, csv=tables)

@@ -33,6 +33,7 @@ def evaluate(
         import numpy as np
 
         from apmax import average_precision, operating_point
+        from apmax.app.drift import psi
         from apmax.app.report.measures import TARGET_PRECISIONS
         from apmax.errors import UnreachableTargetError
 
@@ -62,7 +63,19 @@ def evaluate(
             table.add_row(f"{precision:.0%}", *cells)
         counts = {"rows": int(y.size), "positives": int(y.sum()), "prevalence": prevalence}
         result = {"average_precision": ap, **counts, "operating_points": points}
-        console.show({**result, "warnings": scored.warnings}, table)
+        shifts = (
+            []
+            if scored.model.profile is None
+            else psi(scored.model.profile, scored.dataset.X, scored.probability)
+        )
+        drift = [shift._asdict() for shift in shifts]
+        console.show({**result, "drift": drift, "warnings": scored.warnings}, table)
+        for shift in shifts:
+            if shift.size != "small":
+                text = (
+                    f"{shift.size} shift of {shift.column!r} since training (PSI {shift.psi:.2f})"
+                )
+                console.note(text)
         chosen = f"apmax threshold {model} --data {data} --precision 0.8"
         console.say(f"to store a threshold for `apmax predict`: {chosen}")
         if report is not None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from apmax.app.cli import inputs, options
 from apmax.app.cli.console import Console, check_outputs, command_line
 from apmax.errors import FileError
+
+if TYPE_CHECKING:  # slow imports are left to the command
+    from apmax.app.report import Report
 
 
 def report(
@@ -27,6 +30,7 @@ def report(
     target: options.Target = None,
     positive: options.Positive = None,
     rest: options.Rest = False,
+    weight: options.Weight = None,
 ) -> None:
     """Write a self-contained HTML report of a model on labelled data.
 
@@ -38,7 +42,7 @@ def report(
         if csv is not None and csv.exists() and not csv.is_dir():
             raise FileError(f"{csv} is a file: give `--csv` the name of a folder")
         scored = options.score_labelled_data(
-            console, model, data, target, positive, rest, labels, reading
+            console, model, data, target, positive, rest, labels, reading, weight
         )
         tables = write_model_report(console, out, scored, csv=csv)
         written = {"report": str(out), "tables": [str(table) for table in tables]}
@@ -48,33 +52,33 @@ def report(
 def write_model_report(
     console: Console, path: Path, scored: options.Scored, note: str = "", csv: Path | None = None
 ) -> list[Path]:
-    """Write the report of one model, and its tables to the folder `csv`; return the tables.
+    """Write the report of one model on labelled data, and its tables to the folder `csv`.
 
     `note` says where the model's probabilities come from.
     """
-    from scipy.special import expit
+    from apmax.app.report import model_report
 
-    from apmax.app.report import Report, ScoredModel, provenance, write_report, write_tables
-
-    model, dataset = scored.model, scored.dataset
-    facts = {
-        **provenance(dataset.source),
-        "positive label": model.positive,
-        "training rows": str(model.facts.get("rows", "unknown")),
-        "features": f"{len(model.feature_names()):,}",
-        **({"scores": note} if note else {}),
-    }
-    report = Report(
-        dataset.source.name,
-        [ScoredModel(model.name, dataset.labels(), expit(scored.log_odds))],
-        coefficients=model.strongest_features(dataset.X),
-        facts=facts,
-        command=command_line(),
+    report = model_report(
+        scored.model,
+        scored.dataset,
+        scored.log_odds,
         warnings=scored.warnings,
+        command=command_line(),
+        note=note,
     )
+    return write_files(console, report, path, csv)
+
+
+def write_files(
+    console: Console, report: Report, path: Path, csv: Path | None = None
+) -> list[Path]:
+    """Write a report, and its tables if there is a folder for them; return the tables."""
+    from apmax.app.report import write_report, write_tables
+
     write_report(report, path)
     console.say(f"report → {path}")
-    tables = [] if csv is None else write_tables(report, csv)
-    if csv is not None:
-        console.say(f"tables → {csv}")
+    if csv is None:
+        return []
+    tables = write_tables(report, csv)
+    console.say(f"tables → {csv}")
     return tables

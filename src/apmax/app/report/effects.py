@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from apmax.app.features import MISSING
 from apmax.app.report.plots import plot_effect, to_svg
 from apmax.tabular.effects import CategoryEffect, Effect, Margin, NumberEffect, PairEffect
+from apmax.validation import Floats
 
 MAX_PANELS = 12
-MAX_BARS = 20
-"""Categories or features shown in one table; the most frequent or the largest."""
+GRID = 41
+"""Points of a function that is traced from contributions."""
+MAX_LEVELS, MAX_WEIGHTS = 12, 20
+"""Categories of an effect and weights of a linear model that are shown; the most important."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +63,44 @@ def panels(effects: Sequence[Effect]) -> tuple[list[Panel], list[Effect]]:
     ], others
 
 
+def traced_effects(frame: Any, contributions: Any) -> list[Effect]:
+    """Return the effects of columns from what they contribute to the log-odds of each row.
+
+    `contributions` has columns of the same names, each a function of that column of `frame`.
+    """
+    found: list[Effect] = []
+    for k, name in enumerate(name for name in frame.columns if name in contributions.columns):
+        values, parts = frame[name], contributions[name].to_numpy()
+        if values.dtype.kind in "fiub":
+            found.append(_traced_number(str(name), k, values.to_numpy(dtype=np.float64), parts))
+        else:
+            words = values.astype(object).where(values.notna(), MISSING).astype(str)
+            levels, first, counts = np.unique(
+                words.to_numpy(dtype=str), return_index=True, return_counts=True
+            )
+            shares = counts / counts.sum()
+            found.append(CategoryEffect(str(name), k, levels.tolist(), parts[first], shares))
+    return found
+
+
+def _traced_number(name: str, column: int, x: Floats, parts: Floats) -> NumberEffect:
+    missing = np.isnan(x)
+    known, first = np.unique(x[~missing], return_index=True)
+    grid = np.unique(np.quantile(known, np.linspace(0, 1, GRID))) if known.size else known
+    nearest = np.searchsorted((grid[1:] + grid[:-1]) / 2, x[~missing])
+    return NumberEffect(
+        name,
+        column,
+        grid,
+        np.interp(grid, known, parts[~missing][first]) if known.size else grid,
+        float(parts[missing].mean()) if missing.any() else 0.0,
+        np.bincount(nearest, minlength=grid.size)[: grid.size] / x.size,
+    )
+
+
 def weight_bars(weights: Sequence[tuple[str, float]]) -> list[Bar]:
     """Return the largest weights of a linear model; the given order is kept."""
-    shown = [(name, value) for name, value in weights[:MAX_BARS] if value]
+    shown = [(name, value) for name, value in weights[:MAX_WEIGHTS] if value]
     size = max([abs(value) for _, value in shown], default=1.0)
     return [Bar(name, value, 50 * abs(value) / size) for name, value in shown]
 
@@ -89,7 +129,8 @@ def _panel(effect: Effect, number: int, size: float, limits: tuple[float, float]
         svg = to_svg(plot_effect(effect, limits), f"effect{number}")
         return Panel(effect.name, effect.importance, svg=svg)
     if isinstance(effect, CategoryEffect):
-        order = np.argsort(-effect.density, kind="stable")[:MAX_BARS]
+        share = effect.density * np.square(effect.effect)
+        order = np.argsort(-share, kind="stable")[:MAX_LEVELS]
         order = order[np.argsort(-effect.effect[order], kind="stable")]
         bars = [
             Bar(

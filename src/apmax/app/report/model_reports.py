@@ -1,0 +1,165 @@
+"""Reports of a training and of a stored model on labelled data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from apmax.app.drift import psi
+from apmax.app.io import Dataset
+from apmax.app.model import Model
+from apmax.app.report.effects import traced_effects
+from apmax.app.report.provenance import provenance
+from apmax.app.report.results import Report, ScoredModel
+from apmax.app.training import TrainedModel
+from apmax.metrics import average_precision
+from apmax.tabular import Standing
+from apmax.tabular.library import ADDITIVE, LOGISTIC
+from apmax.validation import Floats
+
+TRAINING_AP = "AP in training, by cross-validation"
+MIN_SURPRISE = 0.05
+"""Gain in AP over cross-validation below which there is no warning."""
+
+
+def training_report(
+    trained: TrainedModel,
+    dataset: Dataset,
+    *,
+    title: str = "",
+    warnings: Sequence[str] = (),
+    command: str = "",
+) -> Report:
+    """Return a report of all models that were compared, on the rows that they were not fitted to.
+
+    Parameters
+    ----------
+    trained : TrainedModel
+        The result of `train_model`.
+    dataset : Dataset
+        The data it was given.
+    title : str, optional
+        The default is the name of the data file.
+    warnings : sequence of str
+        Problems that are shown first.
+    command : str
+        The command that was run.
+    """
+    y, model = dataset.labels(), trained.model
+    seen = ~np.any([np.isnan(one) for one in trained.out_of_fold.values()], axis=0)
+    weight = None if dataset.weight is None else dataset.weight[seen]
+    results = [
+        ScoredModel(one.model, y[seen], expit(trained.out_of_fold[one.model][seen]), weight)
+        for one in trained.leaderboard
+    ]
+    facts = {
+        **provenance(dataset.source),
+        **_labels(model),
+        "folds": str(model.facts["folds"]),
+        "probabilities": "from cross-validation: no model was fitted to the rows that it scores",
+        **_weights(dataset),
+    }
+    return Report(
+        title or dataset.source.name,
+        results,
+        trained.leaderboard,
+        trained.advice,
+        **_explanation(model, dataset),
+        warnings=warnings,
+        facts=facts,
+        command=command,
+    )
+
+
+def model_report(
+    model: Model,
+    dataset: Dataset,
+    log_odds: Floats,
+    *,
+    warnings: Sequence[str] = (),
+    command: str = "",
+    note: str = "",
+) -> Report:
+    """Return a report of one model on labelled data, with the drift since its training.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    dataset : Dataset
+        Labelled data that it was not fitted to.
+    log_odds : ndarray
+        Its log-odds of these rows.
+    warnings : sequence of str
+        Problems that are shown first.
+    command : str
+        The command that was run.
+    note : str
+        Where the probabilities come from.
+    """
+    y, probabilities = dataset.labels(), np.asarray(expit(log_odds))
+    facts = {**provenance(dataset.source), **_labels(model)}
+    if "rows" in model.facts:
+        facts["training rows"] = f"{model.facts['rows']:,}"
+    if model.leaderboard:
+        standing = next(one for one in model.leaderboard if one.chosen)
+        facts[TRAINING_AP] = f"{standing.ap:.3f} ± {standing.ap_se:.3f}"
+        warnings = [
+            *warnings,
+            *_too_good(average_precision(y, log_odds, sample_weight=dataset.weight), standing),
+        ]
+    if note:
+        facts["probabilities"] = note
+    facts |= _weights(dataset)
+    return Report(
+        dataset.source.name,
+        [ScoredModel(model.name, y, probabilities, dataset.weight)],
+        **_explanation(model, dataset),
+        drift=() if model.profile is None else psi(model.profile, dataset.X, probabilities),
+        warnings=warnings,
+        facts=facts,
+        command=command,
+    )
+
+
+def _too_good(ap: float, standing: Standing) -> list[str]:
+    """Warn of an AP that rows which the model was not fitted to hardly ever have."""
+    error = 0.0 if np.isnan(standing.ap_se) else standing.ap_se
+    if ap <= standing.ap + max(MIN_SURPRISE, 4 * error):
+        return []
+    return [
+        f"AP is {ap:.3f} on these rows but {standing.ap:.3f} ± {standing.ap_se:.3f} in "
+        "cross-validation: if they were used for training, this report is too optimistic"
+    ]
+
+
+def _labels(model: Model) -> dict[str, str]:
+    target = {} if model.target is None else {"target": model.target}
+    return {**target, "positive label": model.positive, "negative label": model.negative}
+
+
+def _weights(dataset: Dataset) -> dict[str, str]:
+    return {} if dataset.weight is None else {"sample weights": dataset.weight_column or "given"}
+
+
+def _explanation(model: Model, dataset: Dataset) -> dict[str, Any]:
+    """Return the effects of columns or the weights of features, if the model has any."""
+    if model.coef is not None:
+        return {"coefficients": model.strongest_features(dataset.X)}
+    functions = getattr(model.classifier, "shape_functions_", None)
+    if functions:
+        return {"effects": tuple(functions.values()), "effects_of": model.name}
+    members = getattr(model.classifier, "models_", {})
+    if ADDITIVE in members:
+        name = f"{ADDITIVE}, a part of the {model.name}"
+        return {
+            "effects": tuple(members[ADDITIVE][0].shape_functions_.values()),
+            "effects_of": name,
+        }
+    if [*members] == [LOGISTIC] and dataset.is_table:
+        traced = traced_effects(model.features(dataset.X), model.explain(dataset.X))
+        return {"effects": tuple(traced), "effects_of": model.name}
+    return {}
