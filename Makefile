@@ -60,8 +60,11 @@ demo: $(DEMO_READY)  ## train on real data, print the leaderboard, write demo-re
 
 picture: demo  ## renew the pictures of the report in docs/images; needs Chromium
 	@for scheme in 1:demo 0:demo-dark; do \
-	  chromium --headless --no-sandbox --hide-scrollbars --window-size=1200,1690 --blink-settings=preferredColorScheme=$${scheme%%:*} \
-	    --screenshot=docs/images/$${scheme#*:}.png demo-report/report.html 2>/dev/null && echo "docs/images/$${scheme#*:}.png"; done
+	  file=docs/images/$${scheme#*:}.png; \
+	  chromium --headless --no-sandbox --hide-scrollbars --window-size=1200,1605 --blink-settings=preferredColorScheme=$${scheme%%:*} \
+	    --screenshot=$$file demo-report/report.html 2>/dev/null && \
+	  $(BIN)/python -c "from PIL import Image; Image.open('$$file').quantize(256).save('$$file', optimize=True)" && echo $$file; \
+	done
 
 bench: setup  ## benchmark the objective and the metric; exits with 1 if a bar is missed
 	@$(BIN)/python -m benchmarks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 from apmax.app.report import ScoredModel
 from apmax.app.report.calibration import LEVEL, calibration
@@ -22,6 +23,23 @@ def test_the_level_of_the_test_is_kept(n: int, mean: float) -> None:
     verdicts = [calibration(drawn(n, seed, mean=mean)) for seed in range(400)]
     rejected = np.mean([not one.calibrated for one in verdicts])
     assert rejected == pytest.approx(LEVEL, abs=0.035)  # three standard errors
+
+
+def test_the_level_is_kept_with_sample_weights() -> None:
+    rejected = []
+    for seed in range(400):
+        result = drawn(3000, seed)
+        weight = np.random.default_rng(seed).exponential(size=3000)
+        weighted = ScoredModel("m", result.y, result.probabilities, weight)
+        rejected.append(not calibration(weighted).calibrated)
+    assert np.mean(rejected) == pytest.approx(LEVEL, abs=0.035)
+
+
+def test_intervals_are_those_of_wilson() -> None:
+    bins = calibration(drawn(5000, 0))
+    for k, (count, rows) in enumerate(zip(bins.positives, bins.rows, strict=True)):
+        interval = binomtest(int(count), int(rows)).proportion_ci(method="wilson")
+        assert (bins.low[k], bins.high[k]) == pytest.approx((interval.low, interval.high))
 
 
 def test_bins_have_the_same_variance_and_hold_all_rows() -> None:

@@ -116,6 +116,10 @@ def test_rows_that_look_like_the_training_data_give_a_warning(tmp_path: Path) ->
     assert "used for training" in warning
 
 
-def test_sample_weights_are_mentioned(tmp_path: Path) -> None:
-    weighted = replace(saved(tmp_path, 600, 0), weight=np.ones(600))
-    assert "sample weights" in training_report(trained_on(600, "additive"), weighted).facts
+def test_sample_weights_count(tmp_path: Path) -> None:
+    weighted = replace(saved(tmp_path, 600, 0), weight=np.arange(600.0), weight_column="amount")
+    report = training_report(trained_on(600, "additive"), weighted)
+    assert report.facts["sample weights"] == "amount"
+    assert report.winner.prevalence == pytest.approx(
+        np.average(weighted.labels(), weights=weighted.weight)
+    )

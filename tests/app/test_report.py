@@ -147,6 +147,44 @@ def test_deciles_add_up() -> None:
     assert len(deciles(ScoredModel("m", [1, 0, 0], [0.5, 0.4, 0.3]))) == 3
 
 
+def test_a_weight_of_two_equals_the_row_twice() -> None:
+    result = make_scored(1000)
+    times = np.random.default_rng(0).integers(0, 3, 1000)
+    times[-1] += 20 - times.sum() % 20  # deciles and top rows end between rows
+    weighted = ScoredModel("a", result.y, result.probabilities, times.astype(float))
+    repeated = ScoredModel("a", result.y.repeat(times), result.probabilities.repeat(times))
+    assert weighted.prevalence == pytest.approx(repeated.prevalence)
+    assert quality(weighted) == pytest.approx(quality(repeated))
+    first, second = count_alerts(weighted), count_alerts(repeated)
+    for name in ("thresholds", "true", "total", "positives", "rows"):
+        np.testing.assert_allclose(getattr(first, name), getattr(second, name))
+    for target, point in operating_points(weighted).items():
+        assert point == pytest.approx(operating_points(repeated)[target])
+    np.testing.assert_allclose(deciles(weighted), deciles(repeated))
+    shares = (0.05, 0.1)
+    np.testing.assert_allclose(top_rows(weighted, shares), top_rows(repeated, shares))
+    assert "by sample weights" in Page(render(Report("Weighted", [weighted]))).words
+
+
+def test_the_weighted_band_resembles_plain_resampling() -> None:
+    plain, rng = make_scored(2000, digits=None), np.random.default_rng(0)
+    weight = rng.exponential(size=2000)
+    result = ScoredModel("a", plain.y, plain.probabilities, weight)
+    band = bootstrap_band(result, resamples=400)
+    drawn = []
+    for _ in range(400):
+        rows = np.concatenate(
+            [rng.choice(np.flatnonzero(of), of.sum()) for of in (result.y, ~result.y)]
+        )
+        drawn.append(
+            average_precision_score(
+                result.y[rows], result.probabilities[rows], sample_weight=weight[rows]
+            )
+        )
+    expected = np.quantile(drawn, [0.025, 0.975])
+    assert [band.ap_low, band.ap_high] == pytest.approx(expected, abs=0.025)
+
+
 class Page(HTMLParser):
     """Collects tags, ids, and text outside scripts and styles."""
 

@@ -30,6 +30,7 @@ def report(
     target: options.Target = None,
     positive: options.Positive = None,
     rest: options.Rest = False,
+    weight: options.Weight = None,
 ) -> None:
     """Write a self-contained HTML report of a model on labelled data.
 
@@ -41,7 +42,7 @@ def report(
         if csv is not None and csv.exists() and not csv.is_dir():
             raise FileError(f"{csv} is a file: give `--csv` the name of a folder")
         scored = options.score_labelled_data(
-            console, model, data, target, positive, rest, labels, reading
+            console, model, data, target, positive, rest, labels, reading, weight
         )
         tables = write_model_report(console, out, scored, csv=csv)
         written = {"report": str(out), "tables": [str(table) for table in tables]}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest, chi2
+from scipy.stats import chi2, norm
 
 from apmax.app.report.results import ScoredModel
 from apmax.validation import Floats
@@ -53,30 +53,36 @@ def calibration(result: ScoredModel) -> Calibration:
     Σ p(1 − p) of the number of positives, at least 5. Tied rows share a bin. If the probabilities
     are right, Σ (observed − expected)² / variance over K bins has a χ² distribution with K
     degrees of freedom (Hosmer and Lemeshow's statistic for rows that the model was not fitted to).
+    With sample weights w, sums have the terms w·y and w·p, and variances w² p(1 − p).
     """
     order = np.argsort(result.probabilities, kind="stable")
-    p, y = result.probabilities[order], result.y[order]
+    p, y, v = result.probabilities[order], result.y[order], result.mass[order]
     possible = np.clip(p, 0.5 / p.size, 1 - 0.5 / p.size)  # 0 and 1 have no variance
-    starts = _starts(p, np.cumsum(possible * (1 - possible)))
+    spread = possible * (1 - possible)
+    effective = np.dot(v, spread) ** 2 / np.dot(v**2, spread)  # the variance, for equal weights
+    starts = _starts(p, np.cumsum(v**2 * spread), effective)
+
+    def sums(values: Floats) -> Floats:
+        return np.add.reduceat(values, starts)
+
     rows = np.diff(starts, append=p.size)
     positives = np.add.reduceat(y.astype(np.int64), starts)
-    expected = np.add.reduceat(possible, starts)
-    variance = np.add.reduceat(possible * (1 - possible), starts)
-    z = (positives - expected) / np.sqrt(variance)
+    expected, found = sums(v * possible), sums(v * y)
+    z = (found - expected) / np.sqrt(sums(v**2 * spread))
     p_value = float(chi2.sf(np.sum(z**2), z.size))
-    intervals = [
-        binomtest(int(k), int(n)).proportion_ci(method="wilson")
-        for k, n in zip(positives, rows, strict=True)
-    ]
-    low, high = np.array(intervals).T
+    observed = found / sums(v)
+    low, high = _wilson(observed, sums(v) ** 2 / sums(v**2))
     ends = np.append(starts[1:], p.size) - 1
+    ranges = list(zip(p[starts], p[ends], strict=True))
+    factor = expected / np.maximum(found, 0.5 * sums(v) / rows)
+    overall = float(expected.sum() / found.sum())
     calibrated, summary, sentence = _verdict(
-        z, expected, positives, list(zip(p[starts], p[ends], strict=True)), p_value
+        z, factor, overall, int(positives.sum()), ranges, p_value
     )
     return Calibration(
         p[starts],
-        np.add.reduceat(p, starts) / rows,
-        positives / rows,
+        sums(v * p) / sums(v),
+        observed,
         low,
         high,
         rows,
@@ -88,9 +94,17 @@ def calibration(result: ScoredModel) -> Calibration:
     )
 
 
-def _starts(p: Floats, cumulative: Floats) -> Counts:
+def _wilson(share: Floats, rows: Floats) -> tuple[Floats, Floats]:
+    """Return Wilson's 95 % interval of a share of (effective) rows."""
+    z = float(norm.ppf(0.975))
+    centre = (share + z**2 / (2 * rows)) / (1 + z**2 / rows)
+    half = z * np.sqrt(share * (1 - share) / rows + z**2 / (4 * rows**2)) / (1 + z**2 / rows)
+    return np.minimum(centre - half, share), np.maximum(centre + half, share)
+
+
+def _starts(p: Floats, cumulative: Floats, variance: float) -> Counts:
     """Return the first row of each bin; a cut moves to the nearer end of equal probabilities."""
-    bins = int(np.clip(cumulative[-1] // LEAST_VARIANCE, 2, MAX_BINS))
+    bins = int(np.clip(variance // LEAST_VARIANCE, 2, MAX_BINS))
     targets = cumulative[-1] * np.arange(1, bins) / bins
     tied = p[np.minimum(np.searchsorted(cumulative, targets), p.size - 1)]
     first, end = np.searchsorted(p, tied), np.searchsorted(p, tied, side="right")
@@ -101,14 +115,14 @@ def _starts(p: Floats, cumulative: Floats) -> Counts:
 
 def _verdict(
     z: Floats,
-    expected: Floats,
-    positives: Counts,
+    factor: Floats,
+    overall: float,
+    positives: int,
     ranges: list[tuple[float, float]],
     p_value: float,
 ) -> tuple[bool, str, str]:
-    total = int(positives.sum())
-    if total < FEW_POSITIVES:
-        return True, "–", f"{total} positives are too few to judge the calibration."
+    if positives < FEW_POSITIVES:
+        return True, "–", f"{positives} positives are too few to judge the calibration."
     test = f"χ² test, p {_shown(p_value)}, level {100 * LEVEL:g} %"
     if p_value >= LEVEL:
         return (
@@ -116,8 +130,6 @@ def _verdict(
             "within sampling error",
             f"The probabilities are calibrated within sampling error ({test}).",
         )
-    factor = expected / np.maximum(positives, 0.5)
-    overall = float(expected.sum() / total)
     far = np.maximum(factor, 1 / factor) > CLOSE
     if not far.any():
         return (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -29,24 +28,24 @@ RESAMPLES, LEVEL, MAX_BINS = 200, 0.95, 2000
 
 @dataclass(frozen=True, eq=False)
 class Alerts:
-    """Counts of rows with probability ≥ threshold, thresholds ascending."""
+    """Rows with probability ≥ threshold, thresholds ascending; the sum of weights, if any."""
 
     thresholds: Floats
     labels: list[str]
-    true: Counts
-    total: Counts
-    positives: int
-    rows: int
+    true: Floats
+    total: Floats
+    positives: float
+    rows: float
 
     @property
     def precision(self) -> Floats:
         """The share of alerts that are true."""
-        return np.asarray(self.true / self.total, dtype=np.float64)
+        return self.true / self.total
 
     @property
     def recall(self) -> Floats:
         """The share of positives with an alert."""
-        return np.asarray(self.true / self.positives, dtype=np.float64)
+        return self.true / self.positives
 
 
 def operating_points(result: ScoredModel) -> dict[float, OperatingPoint | None]:
@@ -54,7 +53,9 @@ def operating_points(result: ScoredModel) -> dict[float, OperatingPoint | None]:
     found: dict[float, OperatingPoint | None] = {}
     for target in TARGET_PRECISIONS:
         try:
-            found[target] = operating_point(result.y, result.probabilities, precision=target)
+            found[target] = operating_point(
+                result.y, result.probabilities, precision=target, sample_weight=result.weight
+            )
         except UnreachableTargetError:
             found[target] = None
     return found
@@ -64,19 +65,20 @@ def count_alerts(
     result: ScoredModel, keep: tuple[float, ...] = (), most: int = MAX_POINTS
 ) -> Alerts:
     """Count alerts at every distinct probability, thinned to about `most` thresholds and `keep`."""
-    ascending, positives = np.sort(result.probabilities), np.sort(result.probabilities[result.y])
-    thresholds = np.unique(ascending)
-    true = positives.size - np.searchsorted(positives, thresholds)
-    total = ascending.size - np.searchsorted(ascending, thresholds)
+    thresholds, true, total = _at_least(result)
     chosen = _spread(total, np.searchsorted(thresholds, keep), most)
-    return Alerts(
-        thresholds[chosen],
-        _labels(thresholds, chosen),
-        true[chosen],
-        total[chosen],
-        positives.size,
-        ascending.size,
-    )
+    labels = _labels(thresholds, chosen)
+    return Alerts(thresholds[chosen], labels, true[chosen], total[chosen], true[0], total[0])
+
+
+def _at_least(result: ScoredModel) -> tuple[Floats, Floats, Floats]:
+    """Return distinct probabilities, ascending, and positives and rows at or above each."""
+    ascending = np.argsort(result.probabilities)
+    p, v = result.probabilities[ascending], result.mass[ascending]
+    first = np.append(True, p[1:] != p[:-1])
+    total = np.cumsum(v[::-1])[::-1]
+    true = np.cumsum((v * result.y[ascending])[::-1])[::-1]
+    return p[first], true[first], total[first]
 
 
 def _labels(thresholds: Floats, chosen: Counts) -> list[str]:
@@ -95,7 +97,7 @@ def _label(below: float, threshold: float) -> str:
     return repr(threshold)
 
 
-def _spread(total: Counts, keep: Counts, most: int) -> Counts:
+def _spread(total: Floats, keep: Counts, most: int) -> Counts:
     """Choose thresholds evenly spaced in the logarithm of alerts, and `keep`."""
     if total.size <= most:
         return np.arange(total.size)
@@ -122,39 +124,49 @@ def bootstrap_band(result: ScoredModel, *, resamples: int = RESAMPLES, seed: int
 
     A resample matters only through how many positives and negatives fall between neighbouring
     probabilities of positives. These counts are multinomial and are drawn directly. Beyond
-    `MAX_BINS` positives, neighbouring ones share a bin.
+    `MAX_BINS` positives, neighbouring ones share a bin. With sample weights, sums of weights are
+    drawn instead: multiples of Poisson numbers with the mean and the variance of a resample.
     """
     edges = np.unique(result.probabilities[result.y])
     if edges.size > MAX_BINS:
         edges = edges[np.linspace(0, edges.size - 1, MAX_BINS).round().astype(np.int64)]
     bins = [-np.inf, *edges, np.inf]
-    positives, negatives = (
-        np.histogram(result.probabilities[of], bins)[0] for of in (result.y, ~result.y)
-    )
-    recall = np.linspace(0, 1, 101)[1:]
-    curve, _ = _curves(positives[None], negatives[None], recall)
     rng = np.random.default_rng(seed)
-    resampled = [
-        rng.multinomial(counts.sum(), counts / max(counts.sum(), 1), resamples)
-        for counts in (positives, negatives)
-    ]
+    observed, resampled = [], []
+    for of in (result.y, ~result.y):
+        counts = np.histogram(result.probabilities[of], bins)[0]
+        sums: Floats = counts.astype(np.float64)
+        if result.weight is None:
+            share = counts / max(counts.sum(), 1)
+            again: Floats = rng.multinomial(counts.sum(), share, resamples).astype(np.float64)
+        else:
+            v = result.weight[of]
+            sums = np.histogram(result.probabilities[of], bins, weights=v)[0]
+            squares = np.histogram(result.probabilities[of], bins, weights=v**2)[0]
+            unit = squares / np.where(sums > 0, sums, 1)
+            again = unit * rng.poisson(sums / np.where(unit > 0, unit, 1), (resamples, sums.size))
+        observed.append(sums[None])
+        resampled.append(again)
+    recall = np.linspace(0, 1, 101)[1:]
+    curve, _ = _curves(observed[0], observed[1], recall)
     drawn, drawn_ap = _curves(resampled[0], resampled[1], recall)
     tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
     low, high = np.quantile(drawn, tails, axis=0)
     ap_low, ap_high = np.quantile(drawn_ap, tails)
-    ap = average_precision(result.y, result.probabilities)
+    ap = average_precision(result.y, result.probabilities, sample_weight=result.weight)
     low, high = np.minimum(low, curve[0]), np.maximum(high, curve[0])
     return Band(recall, curve[0], low, high, ap, min(float(ap_low), ap), max(float(ap_high), ap))
 
 
-def _curves(positives: Counts, negatives: Counts, recall: Floats) -> tuple[Floats, Floats]:
-    """Return precision at each recall, and AP, for each row of counts between edges."""
+def _curves(positives: Floats, negatives: Floats, recall: Floats) -> tuple[Floats, Floats]:
+    """Return precision at each recall, and AP, for each row of sums between edges."""
     true = np.cumsum(positives[:, ::-1], axis=1)
     alerts = true + np.cumsum(negatives[:, ::-1], axis=1)
-    precision = true / np.maximum(alerts, 1)
-    ap = (positives[:, ::-1] * precision).sum(axis=1) / true[:, -1]
-    wanted = np.ceil(recall * true[0, -1] - 1e-9)
-    at = np.stack([np.searchsorted(row, wanted) for row in true])
+    precision = true / np.where(alerts > 0, alerts, 1)
+    found = np.where(true[:, -1:] > 0, true[:, -1:], 1)
+    ap = (positives[:, ::-1] * precision).sum(axis=1) / found[:, 0]
+    wanted = recall * true[:, -1:] * (1 - 1e-12)
+    at = np.stack([np.searchsorted(row, sought) for row, sought in zip(true, wanted, strict=True)])
     return np.take_along_axis(precision, at, axis=1), ap
 
 
@@ -162,10 +174,12 @@ class TopRows(NamedTuple):
     """The rows with the highest probabilities."""
 
     share: float
-    rows: int
+    rows: float
+    """Number of rows, or the sum of their weights."""
     threshold: float
     """The lowest probability among them."""
-    positives: int
+    positives: float
+    """Of tied rows at the edge, the expected number of a random choice is counted."""
     precision: float
     recall: float
     lift: float
@@ -173,35 +187,29 @@ class TopRows(NamedTuple):
 
 
 def top_rows(result: ScoredModel, shares: tuple[float, ...] = TOP_SHARES) -> list[TopRows]:
-    """Return what the top of the ranking contains; at least one row for each share.
-
-    Of tied rows at the edge, the expected number of positives of a random choice is counted,
-    rounded to a whole number.
-    """
+    """Return what the top of the ranking contains; at least one row for each share."""
+    thresholds, true, total = (values[::-1] for values in _at_least(result))
+    true, total = np.append(0.0, true), np.append(0.0, total)
     found = []
     for share in shares:
-        rows = max(1, int(share * result.y.size + 0.5))
-        true, threshold = _positives_at_top(result, rows)
-        precision = true / rows
-        recall, lift = true / result.y.sum(), precision / result.prevalence
-        found.append(TopRows(share, rows, threshold, round(true), precision, float(recall), lift))
+        rows = share * float(total[-1])
+        if result.weight is None:
+            rows = max(1.0, float(np.floor(rows + 0.5)))
+        lowest = min(int(np.searchsorted(total, rows * (1 - 1e-12))), thresholds.size) - 1
+        positives = float(np.interp(rows, total, true))
+        precision, recall = positives / rows, positives / float(true[-1])
+        lift = precision / result.prevalence
+        found.append(
+            TopRows(share, rows, float(thresholds[lowest]), positives, precision, recall, lift)
+        )
     return found
-
-
-def _positives_at_top(result: ScoredModel, rows: int) -> tuple[float, float]:
-    """Return the expected number of positives among the top rows, and their lowest probability."""
-    p, y = result.probabilities, result.y
-    threshold = float(np.partition(p, p.size - rows)[p.size - rows])
-    above, tied = p > threshold, p == threshold
-    left = rows - int(above.sum())
-    return float(y[above].sum() + y[tied].mean() * left), threshold
 
 
 class Decile(NamedTuple):
     """A tenth of the rows, from the highest to the lowest probabilities."""
 
     number: int
-    rows: int
+    rows: float
     lowest: float
     """The lowest probability among them."""
     positives: float
@@ -215,17 +223,18 @@ class Decile(NamedTuple):
 
 def deciles(result: ScoredModel, count: int = 10) -> list[Decile]:
     """Return gain and lift by decile; fewer parts if there are fewer rows."""
-    ends = np.unique(np.round(np.linspace(0, result.y.size, count + 1)).astype(np.int64))
-    found, before = [], 0.0
-    total, prevalence = int(result.y.sum()), result.prevalence
-    for k, (start, end) in enumerate(pairwise(ends.tolist()), start=1):
-        true, lowest = _positives_at_top(result, end)
-        precision, gain = (true - before) / (end - start), true / total
-        lifts = precision / prevalence, gain / (end / result.y.size)
+    ends = np.linspace(0, result.mass.sum(), count + 1)
+    if result.weight is None:
+        ends = np.unique(np.round(ends))
+    tops = top_rows(result, tuple((ends[1:] / ends[-1]).tolist()))
+    found, before, start = [], 0.0, 0.0
+    for k, top in enumerate(tops, start=1):
+        rows, positives = top.rows - start, top.positives - before
+        lift = positives / rows / result.prevalence
         found.append(
-            Decile(k, end - start, lowest, true - before, precision, lifts[0], gain, lifts[1])
+            Decile(k, rows, top.threshold, positives, positives / rows, lift, top.recall, top.lift)
         )
-        before = true
+        before, start = top.positives, top.rows
     return found
 
 
@@ -242,17 +251,17 @@ class Quality(NamedTuple):
 
 def quality(result: ScoredModel) -> Quality:
     """Return metrics of ranking (AP, ROC AUC, KS) and of probabilities (Brier, log-loss)."""
-    y, p = result.y, result.probabilities
+    y, p, weight = result.y, result.probabilities, result.weight
     auc = ks = float("nan")
     if not y.all():
-        false_rate, true_rate, _ = roc_curve(y, p)
+        false_rate, true_rate, _ = roc_curve(y, p, sample_weight=weight)
         auc, ks = float(np.trapezoid(true_rate, false_rate)), float((true_rate - false_rate).max())
     return Quality(
-        average_precision(y, p),
+        average_precision(y, p, sample_weight=weight),
         auc,
         ks,
-        float(np.square(p - y).mean()),
-        float(log_loss(y, p, labels=[False, True])),
+        float(np.average(np.square(p - y), weights=weight)),
+        float(log_loss(y, p, labels=[False, True], sample_weight=weight)),
     )
 
 

@@ -50,8 +50,9 @@ def training_report(
     """
     y, model = dataset.labels(), trained.model
     seen = ~np.any([np.isnan(one) for one in trained.out_of_fold.values()], axis=0)
+    weight = None if dataset.weight is None else dataset.weight[seen]
     results = [
-        ScoredModel(one.model, y[seen], expit(trained.out_of_fold[one.model][seen]))
+        ScoredModel(one.model, y[seen], expit(trained.out_of_fold[one.model][seen]), weight)
         for one in trained.leaderboard
     ]
     facts = {
@@ -106,13 +107,16 @@ def model_report(
     if model.leaderboard:
         standing = next(one for one in model.leaderboard if one.chosen)
         facts[TRAINING_AP] = f"{standing.ap:.3f} ± {standing.ap_se:.3f}"
-        warnings = [*warnings, *_too_good(average_precision(y, log_odds), standing)]
+        warnings = [
+            *warnings,
+            *_too_good(average_precision(y, log_odds, sample_weight=dataset.weight), standing),
+        ]
     if note:
         facts["probabilities"] = note
     facts |= _weights(dataset)
     return Report(
         dataset.source.name,
-        [ScoredModel(model.name, y, probabilities)],
+        [ScoredModel(model.name, y, probabilities, dataset.weight)],
         **_explanation(model, dataset),
         drift=() if model.profile is None else psi(model.profile, dataset.X, probabilities),
         warnings=warnings,
@@ -138,9 +142,7 @@ def _labels(model: Model) -> dict[str, str]:
 
 
 def _weights(dataset: Dataset) -> dict[str, str]:
-    if dataset.weight is None:
-        return {}
-    return {"sample weights": "used in training and in the leaderboard; elsewhere rows count once"}
+    return {} if dataset.weight is None else {"sample weights": dataset.weight_column or "given"}
 
 
 def _explanation(model: Model, dataset: Dataset) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from apmax.app.report.plots import (
 from apmax.app.report.results import Report, ScoredModel
 from apmax.metrics import OperatingPoint, operating_point
 from apmax.tabular.leaderboard import Leaderboard
+from apmax.validation import Floats
 
 FEW_POSITIVES = 20
 """Below this number of positives, bootstrap intervals are too narrow."""
@@ -100,7 +101,9 @@ def render(report: Report) -> str:
         best=best,
         winner=models[best],
         headline=top_rows(winner, (HEADLINE_SHARE,))[0],
-        at_recall=operating_point(winner.y, winner.probabilities, recall=HEADLINE_RECALL),
+        at_recall=operating_point(
+            winner.y, winner.probabilities, recall=HEADLINE_RECALL, sample_weight=winner.weight
+        ),
         wanted_recall=HEADLINE_RECALL,
         scale=_scale(report.leaderboard),
         top_rows=top_rows(winner),
@@ -181,12 +184,17 @@ def _slider_data(model: Measured) -> dict[str, Any]:
     return {
         "name": model.result.name,
         "thresholds": alerts.labels,
-        "true": alerts.true.tolist(),
-        "all": alerts.total.tolist(),
-        "positives": alerts.positives,
-        "rows": alerts.rows,
+        "true": _plain(alerts.true),
+        "all": _plain(alerts.total),
+        "positives": float(alerts.positives),
+        "rows": float(alerts.rows),
         "targets": [None if p is None else model.index_of(p) for p in model.points.values()],
     }
+
+
+def _plain(values: Floats) -> list[float]:
+    """Return the numbers without decimals that they do not need."""
+    return [int(value) if value.is_integer() else round(value, 6) for value in values.tolist()]
 
 
 def _asset(name: str) -> str:

@@ -115,7 +115,8 @@ def plot_distributions(result: ScoredModel) -> Axes:
     edges = np.linspace(low - 0.05, high + 0.05, 41)
     for of, color in ((~result.y, CONTEXT), (result.y, POSITIVE)):
         if of.any():
-            shares = np.histogram(log_odds[of], edges)[0] / of.sum()
+            v = result.mass[of]
+            shares = np.histogram(log_odds[of], edges, weights=v)[0] / v.sum()
             axes.stairs(shares, edges, fill=True, color=color, alpha=0.35)
             axes.stairs(shares, edges, color=color, linewidth=1.4)
     ticks = _ticks(float(edges[0]), float(edges[-1]))

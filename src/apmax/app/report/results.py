@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from apmax.app.drift import Shift
 from apmax.errors import InputError, ParameterError
 from apmax.tabular.effects import Effect
 from apmax.tabular.leaderboard import Leaderboard, Standing
-from apmax.validation import Floats, Mask, check_labels, check_same_length, check_scores
+from apmax.validation import (
+    Floats,
+    Mask,
+    check_labels,
+    check_same_length,
+    check_scores,
+    check_weights,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,12 +28,19 @@ class ScoredModel:
     name: str
     y: Mask
     probabilities: Floats
+    weight: Floats | None = None
+    """Sample weights; a weight of 2 equals the row twice. Rows of weight 0 are left out."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "y", check_labels(self.y))
-        p = check_scores(self.probabilities)
-        object.__setattr__(self, "probabilities", p)
-        check_same_length(y=self.y, probabilities=p)
+        y, p = check_labels(self.y), check_scores(self.probabilities)
+        check_same_length(y=y, probabilities=p)
+        weight = self.weight
+        if check_weights(weight, y) is not None:
+            weight = np.asarray(weight, dtype=np.float64)
+            there = weight > 0
+            y, p, weight = y[there], p[there], weight[there]
+        for name, value in (("y", y), ("probabilities", p), ("weight", weight)):
+            object.__setattr__(self, name, value)
         if p.min() < 0 or p.max() > 1:
             raise InputError(
                 f"`probabilities` of {self.name!r} lie between {p.min():g} and {p.max():g}: they "
@@ -32,9 +48,14 @@ class ScoredModel:
             )
 
     @property
+    def mass(self) -> Floats:
+        """How many rows each row stands for: its weight, or 1."""
+        return np.ones(self.y.size) if self.weight is None else self.weight
+
+    @property
     def prevalence(self) -> float:
         """The share of positives, which is the AP of random scores."""
-        return float(self.y.mean())
+        return float(np.average(self.y, weights=self.weight))
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@
   const QUIET_MS = 400; // a screen reader is told once the slider rests
   let pending = 0;
 
-  const count = (value) => value.toLocaleString("en-US");
+  const count = (value) => Math.round(value).toLocaleString("en-US"); // weights need not be whole
   const significant = (value) => String(Number(value.toPrecision(2)));
   const share = (value) => {
     const percent = 100 * value;
@@ -20,7 +20,7 @@
   };
   const perThousand = (rate) => {
     const value = 1000 * rate;
-    if (value === 0 || value >= 100) return count(Math.round(value));
+    if (value === 0 || value >= 100) return count(value);
     return value >= 1 ? value.toFixed(1) : significant(value);
   };
   const current = () => models[Number(choice.value)];
@@ -42,7 +42,7 @@
     const at = cheapest(model);
     if (costAt(model, at) >= ratio() * model.positives) return "no alert at all is cheapest";
     const more = (costAt(model, k) - costAt(model, at)) / model.rows;
-    if (more === 0) return "this is the cheapest threshold";
+    if (1000 * more < 1e-6) return "this is the cheapest threshold";
     return `${perThousand(more)} more per 1,000 rows than at ${model.thresholds[at]}, the cheapest`;
   }
 
