@@ -103,7 +103,6 @@ def below_the_paper(name: str, reached: float) -> bool:
 
 def main() -> int:
     warnings.simplefilter("ignore", ConvergenceWarning)
-    warnings.filterwarnings("ignore", "the log-odds are not linear")
     names = sys.argv[1:] or NAMES
     sides = (logistic_regression, ours, boosted_trees)
     heads = ("logistic", "apmax", "gain", "s.e.", "paper", "trees", "loss ratio")

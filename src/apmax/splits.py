@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,48 @@ from apmax.validation import Floats, Mask
 Split = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Numbers of the training rows and of the held-out rows."""
 DEFAULT_FOLDS = 5
+
+
+def test_share(splits: Sequence[Split]) -> float:
+    """Return the mean share of the rows that a split holds out."""
+    return float(np.mean([test.size / (train.size + test.size) for train, test in splits]))
+
+
+def standard_error(values: Floats, test_share: float) -> Floats:
+    """Return the standard error of means over folds, the last axis (Nadeau and Bengio, 2003).
+
+    Folds share training data, so the variance of a mean over J folds is (1/J + test/train) s².
+    NaN for a single fold.
+    """
+    folds = values.shape[-1]
+    if folds < 2:
+        return np.full(values.shape[:-1], np.nan)
+    overlap = test_share / (1.0 - test_share)
+    return np.asarray(values.std(axis=-1, ddof=1) * np.sqrt(1.0 / folds + overlap))
+
+
+def restricted(splits: Sequence[Split], rows: NDArray[np.intp], n: int) -> list[Split]:
+    """Return splits of `n` rows restricted to some rows, as positions among these."""
+    place = np.full(n, -1)
+    place[rows] = np.arange(rows.size)
+    return [(_kept(place[train]), _kept(place[test])) for train, test in splits]
+
+
+def _kept(places: NDArray[np.intp]) -> NDArray[np.intp]:
+    return np.asarray(places[places >= 0])
+
+
+def mean_held_out(splits: Sequence[Split], of_splits: Sequence[Floats], rows: int) -> Floats:
+    """Return a value per row from those of the rows that each split holds out.
+
+    It is the mean if several splits hold out a row, and NaN if none does.
+    """
+    sums, times = np.zeros(rows), np.zeros(rows)
+    for values, (_, test) in zip(of_splits, splits, strict=True):
+        sums[test] += values
+        times[test] += 1
+    with np.errstate(invalid="ignore"):
+        return np.asarray(sums / times)
 
 
 def make_splits(

@@ -24,46 +24,48 @@ from apmax.linear.design import Design, make_design
 from tests.linear.six_features import X, Y
 
 FOLDS = np.array([0.5, 0.6, 0.7])
+SHARE = 1 / 3
+NADEAU_BENGIO = np.sqrt(1 / 3 + 1 / 2)
 ALPHAS = (1.0, 0.01)
 
 
 def test_weights_follow_the_formula() -> None:
     scores = FOLDS + np.array([[0.0, 0.0, 0.0], [0.01, 0.02, 0.03], [0.02, 0.0, 0.03]])
     behind = scores[1] - scores
-    errors = [np.std(each, ddof=1) / np.sqrt(3) for each in behind]
+    errors = [np.std(each, ddof=1) * NADEAU_BENGIO for each in behind]
     expected = np.exp(-behind.mean(axis=1) / (TEMPERATURE * np.median([errors[0], errors[2]])))
     expected[0] = 0.0  # 2.7 standard errors behind
-    np.testing.assert_allclose(weigh_by_score(scores), expected / expected.sum())
+    np.testing.assert_allclose(weigh_by_score(scores, SHARE), expected / expected.sum())
 
 
 def test_a_clear_difference_decides_and_noise_does_not() -> None:
     noise = np.array([[0.1, -0.1, 0.0], [-0.1, 0.1, 0.001], [0.0, 0.1, -0.1]])
-    np.testing.assert_allclose(weigh_by_score(FOLDS + noise), 1 / 3, rtol=0.01)
-    clear = weigh_by_score(FOLDS + np.array([[0.1, 0.101, 0.1], [0.0, 0.001, 0.0]]))
+    np.testing.assert_allclose(weigh_by_score(FOLDS + noise, SHARE), 1 / 3, rtol=0.01)
+    clear = weigh_by_score(FOLDS + np.array([[0.1, 0.101, 0.1], [0.0, 0.001, 0.0]]), SHARE)
     assert clear.tolist() == [1.0, 0.0]
 
 
 def test_a_model_two_standard_errors_behind_the_best_has_no_weight() -> None:
     behind = np.array([[0.0, 0.0, 0.0], [-0.004, -0.002, -0.0015]])  # 3.3 standard errors
-    assert weigh_by_score(FOLDS + behind).tolist() == [1.0, 0.0]
+    assert weigh_by_score(FOLDS + behind, SHARE).tolist() == [1.0, 0.0]
     within = np.array([[0.0, 0.0, 0.0], [-0.004, 0.0, -0.0015]])  # 1.6 standard errors
-    assert (weigh_by_score(FOLDS + within) > 0.2).all()
+    assert (weigh_by_score(FOLDS + within, SHARE) > 0.2).all()
 
 
 def test_a_standard_error_that_is_small_by_chance_does_not_exclude_a_model() -> None:
     noisy = np.array([[0.0, 0.0, 0.0], [-0.1, 0.19, 0.0], [-0.1001, 0.1899, -0.00011]])
-    assert (weigh_by_score(FOLDS + noisy) > 0.1).all()
+    assert (weigh_by_score(FOLDS + noisy, SHARE) > 0.1).all()
 
 
 def test_a_gain_counts_if_it_exceeds_its_standard_error() -> None:
-    assert gains_over_first(FOLDS + np.array([[0.0, 0.0, 0.0], [0.01, 0.02, 0.03]]))
-    assert not gains_over_first(FOLDS + np.array([[0.0, 0.0, 0.0], [-0.1, 0.1, 0.03]]))
-    assert not gains_over_first(FOLDS + np.array([[0.0, 0.0, 0.0], [-0.1, -0.1, -0.1]]))
+    assert gains_over_first(FOLDS + np.array([[0.0, 0.0, 0.0], [0.01, 0.02, 0.03]]), SHARE)
+    assert not gains_over_first(FOLDS + np.array([[0.0, 0.0, 0.0], [-0.1, 0.1, 0.03]]), SHARE)
+    assert not gains_over_first(FOLDS + np.array([[0.0, 0.0, 0.0], [-0.1, -0.1, -0.1]]), SHARE)
 
 
 def test_one_fold_gives_all_weight_to_the_best_and_equals_share() -> None:
-    assert weigh_by_score(np.array([[0.1], [0.3], [0.2]])).tolist() == [0, 1, 0]
-    assert weigh_by_score(np.ones((4, 3))).tolist() == [0.25] * 4
+    assert weigh_by_score(np.array([[0.1], [0.3], [0.2]]), 0.2).tolist() == [0, 1, 0]
+    assert weigh_by_score(np.ones((4, 3)), SHARE).tolist() == [0.25] * 4
 
 
 @pytest.mark.parametrize("matrix", [X, sp.csr_matrix(X)], ids=["dense", "CSR"])

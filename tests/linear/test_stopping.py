@@ -192,9 +192,9 @@ def test_a_failed_refit_leaves_every_attribute_as_it_was(model: Any) -> None:
 
 
 def test_ctrl_c_during_calibration_keeps_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted_calibrate(*arguments: Any) -> Calibration:
+    def interrupted_calibrate(*arguments: Any, **options: Any) -> Calibration:
         signal.raise_signal(signal.SIGINT)
-        return calibrate(*arguments)
+        return calibrate(*arguments, **options)
 
     monkeypatch.setattr("apmax.linear.base.calibrate", interrupted_calibrate)
     model = APClassifier().fit(X, Y)

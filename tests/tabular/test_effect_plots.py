@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -71,3 +72,24 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"pip install 'apmax\[app\]'"):
         MODEL.plot_effects()
+
+
+def test_panels_share_a_scale() -> None:
+    axes = MODEL.plot_effects(["distance", "age", "colour"]).axes
+    first, second, third = (panel for panel in axes if panel.get_title())
+    assert first.get_ylim() == second.get_ylim() == third.get_xlim()
+    low, high = first.get_ylim()
+    for panel in (first, second):
+        drawn = np.concatenate([np.atleast_1d(line.get_ydata()) for line in panel.get_lines()])
+        assert low < drawn.min() <= drawn.max() < high
+
+
+def test_long_names_are_wrapped_and_hidden_levels_are_counted() -> None:
+    rng = np.random.default_rng(0)
+    name = "a long name of a column that does not fit into one line of a title"
+    table = pd.DataFrame({name: rng.choice([f"level {k}" for k in range(20)], 2000)})
+    model = clone(PLAIN).fit(table, rng.random(2000) < 0.3)
+    (panel,) = model.plot_effects().axes
+    assert panel.get_title().replace("\n", " ") == f"{name} (12 of 20 levels shown)"
+    assert max(map(len, panel.get_title().splitlines())) <= 42
+    assert len(panel.patches) == 12

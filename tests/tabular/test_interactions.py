@@ -94,3 +94,31 @@ def test_pairs_are_not_judged_by_rows_that_chose_them() -> None:
         held_out = average_precision(y[:400], model.out_of_fold_)
         gaps.append(held_out - model.score(noise[400:], y[400:]))
     assert np.mean(gaps) < 0
+
+
+def test_columns_that_rank_rows_alike_are_one_in_pairs() -> None:
+    charge = np.round(np.exp(FIRST), 3)  # increasing, with a few ties
+    table = PAIRED.assign(charge=charge, opposite=-SECOND)
+    model = clone(PLAIN).set_params(interactions=20)
+    with pytest.warns(UserWarning, match="rank rows like another one") as caught:
+        model.fit(table, PRODUCT)
+    assert caught[0].filename == __file__
+    used = {name for pair in pairs(model) for name in pair.split(" × ")}
+    assert len(used & {"a", "charge"}) == len(used & {"b", "opposite"}) == 1
+    assert len(pairs(model)) == 6
+    assert {"a", "b", "charge", "opposite"} <= set(model.shape_functions_)
+
+
+def test_pairs_of_sampled_rows_are_not_judged_by_them_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("apmax.tabular.interactions.MOST_ROWS", 300)
+    gaps = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        noise = rng.normal(size=(1400, 15))
+        y = rng.random(1400) < 1 / (1 + np.exp(2 - noise[:, 0]))
+        model = clone(PLAIN).set_params(interactions=20, cv=5).fit(noise[:400], y[:400])
+        held_out = average_precision(y[:400], model.out_of_fold_)
+        gaps.append(held_out - model.score(noise[400:], y[400:]))
+    assert np.mean(gaps) < 0.02

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from apmax.tabular.leaderboard import Leaderboard, simplest_within_error, standard_error
+from apmax.splits import standard_error
+from apmax.tabular.leaderboard import Leaderboard, simplest_within_error
 
 AP = {
     "plain": np.array([0.50, 0.60, 0.70, 0.60]),

@@ -162,9 +162,10 @@ def psi(profile: Mapping[str, Any], frame: Any, probabilities: Floats) -> list[S
 def checked_profile(stored: Any) -> dict[str, Any]:
     """Return the profile of a model file; ModelFileError if it is not one."""
     try:
-        columns = dict(stored["columns"])
-        sound = stored.keys() == {"rows", "columns", "probability"} and len(columns) <= MAX_COLUMNS
-        sound = sound and type(stored["rows"]) is int and stored["rows"] > 0
+        columns = stored["columns"]
+        sound = stored.keys() == {"rows", "columns", "probability"} and type(columns) is dict
+        sound = sound and len(columns) <= MAX_COLUMNS
+        sound = sound and type(stored["rows"]) is int and 0 < stored["rows"] < 1 << 53
         sound = sound and "edges" in stored["probability"]
         sound = sound and all(map(_is_sound, [*columns.values(), stored["probability"]]))
     except (TypeError, KeyError, AttributeError, ValueError):

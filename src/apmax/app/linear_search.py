@@ -54,6 +54,8 @@ class LinearSearch:
             if hasattr(classifier, "log_odds_limits_"):
                 low, high = classifier.log_odds_limits_
                 classifier.log_odds_limits_ = (-high, -low)
+                if (curve := classifier.log_odds_curve_) is not None:
+                    classifier.log_odds_curve_ = -curve[:, ::-1]
 
 
 def fit_linear(

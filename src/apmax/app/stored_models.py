@@ -104,6 +104,7 @@ def classifier_document(classifier: Any) -> Document:
         "coef": classifier.coef_[0],
         "intercept": float(classifier.intercept_[0]),
         "limits": list(limits) if np.isfinite(limits).all() else None,
+        "curve": getattr(classifier, "log_odds_curve_", None),
         "means": getattr(classifier, "feature_means_", None),
     }
 
@@ -140,6 +141,11 @@ def _linear_from(stored: Fields) -> Any:
     if "limits" in stored:
         low, high = (float(one) for one in stored.values["limits"])
         classifier.log_odds_limits_ = (low, high)
+    if "curve" in stored:
+        curve = stored.floats("curve", ndim=2)
+        if curve.shape[0] != 2 or curve.shape[1] < 1 or (np.diff(curve) < 0).any():
+            raise ModelFileError("the curve of the probabilities is damaged")
+        classifier.log_odds_curve_ = curve
     if "means" in stored:
         classifier.feature_means_ = stored.floats("means", size=coef.size)
     return classifier

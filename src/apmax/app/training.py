@@ -18,6 +18,7 @@ from apmax.app.folds import FOLDS, make_folds
 from apmax.app.io import Dataset
 from apmax.app.linear_search import LINEAR, fit_linear
 from apmax.app.model import Model
+from apmax.app.workers import start_workers
 from apmax.errors import ParameterError
 from apmax.registry import Registry
 from apmax.tabular import AutoAPClassifier, Leaderboard
@@ -109,6 +110,7 @@ def train_model(
     labels = np.where(y, positive, negative)
     small = X.shape[0] * X.shape[1] <= SMALL_CELLS
     processes = 1 if small and jobs == -1 else jobs
+    start_workers(processes)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         warnings.filterwarnings("ignore", category=FutureWarning)

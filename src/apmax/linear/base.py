@@ -19,6 +19,7 @@ from apmax.errors import ShapeError
 from apmax.linear.design import Design, product
 from apmax.linear.platt import Calibration, calibrate, limited
 from apmax.linear.result import FitResult
+from apmax.sampling import sample_for_search
 from apmax.validation import Floats, Mask, check_no_label_is_missing
 
 logger = logging.getLogger("apmax")
@@ -60,6 +61,28 @@ class TrainingSet(NamedTuple):
             total=share * self.total,
         )
 
+    def thinned(self, seed: int, rows: NDArray[np.intp] | None = None) -> TrainingSet:
+        """Return some of the rows, by default all, or a weighted sample of them if they are many.
+
+        The seed makes samples of different folds independent, so that the mean of their models
+        rests on more rows than one of them.
+        """
+        which = np.arange(self.positive.size) if rows is None else rows
+        weight = None if self.weight is None else self.weight[which]
+        sample = sample_for_search(self.positive[which], weight, seed)
+        if sample is None:
+            return self if rows is None else self.rows(rows)
+        chosen = which[sample[0]]
+        given = which.size / self.positive.size
+        if self.weight is not None and weight is not None:
+            given = float(weight.sum() / self.weight.sum())
+        return self._replace(
+            X=self.X[chosen],
+            positive=self.positive[chosen],
+            weight=sample[1],
+            total=given * self.total,
+        )
+
 
 class LinearAPModel(BinaryAPClassifier):
     """Base of linear classifiers whose `coef_` and `intercept_` give calibrated log-odds."""
@@ -68,6 +91,8 @@ class LinearAPModel(BinaryAPClassifier):
     intercept_: Floats
     log_odds_limits_: tuple[float, float] = (-np.inf, np.inf)
     """Log-odds beyond which probabilities are nearly constant, from the spread of the classes."""
+    log_odds_curve_: Floats | None = None
+    """Points (log-odds, calibrated log-odds), shape (2, points); None if they are equal."""
 
     def decision_function(self, X: Any) -> Floats:
         """Return the log-odds of ``classes_[1]``, a linear function of X.
@@ -79,8 +104,8 @@ class LinearAPModel(BinaryAPClassifier):
         return np.asarray(product(X, self.coef_[0]) + self.intercept_[0])
 
     def _calibrated_log_odds(self, X: Any) -> Floats:
-        """Return log-odds of ``classes_[1]`` that exceed `log_odds_limits_` by less than 1."""
-        return limited(self.decision_function(X), *self.log_odds_limits_)
+        """Return the log-odds of ``classes_[1]`` that probabilities are made of."""
+        return limited(self.decision_function(X), *self.log_odds_limits_, self.log_odds_curve_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -126,15 +151,16 @@ class LinearAPModel(BinaryAPClassifier):
         rank the positive class high; `coef_` is of the log-odds of ``classes_[1]``.
         """
         if fit is None:
-            fit = calibrate(design.margins(w), data.positive, data.weight, data.total)
+            fit = calibrate(design.margins(w), data.positive, data.weight, data.total, curved=True)
         unscaled = fit.slope * design.unscaled(w)
         unscaled[-1] += fit.offset
-        limits = fit.low, fit.high
+        limits, curve = (fit.low, fit.high), fit.curve
         if data.pos_index == 0:
             unscaled, limits = -unscaled, (-fit.high, -fit.low)
+            curve = None if curve is None else -curve[:, ::-1]
         self.classes_, self.pos_label_ = data.classes, data.classes.tolist()[data.pos_index]
         self.coef_, self.intercept_ = unscaled[None, :-1], unscaled[-1:]
-        self.log_odds_limits_ = limits
+        self.log_odds_limits_, self.log_odds_curve_ = limits, curve
 
 
 def _check_that_weights_fit(features: int) -> None:

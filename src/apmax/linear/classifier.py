@@ -71,6 +71,9 @@ class APClassifier(LinearAPModel):
         As in scikit-learn.
     log_odds_limits_ : tuple of float
         Log-odds beyond which probabilities hardly change: outer fences of the training margins.
+    log_odds_curve_ : ndarray of shape (2, n_points) or None
+        Values of `decision_function` and the log-odds of `predict_proba` at them, linear between;
+        None if they are equal.
     n_iter_ : int
         Number of iterations.
     history_ : dict of str to ndarray

@@ -25,8 +25,8 @@ from apmax.linear.history import EvaluationSet, ProgressLog
 from apmax.linear.path import Anchor, Path
 from apmax.linear.platt import Calibration
 from apmax.linear.result import FitResult
-from apmax.linear.thinning import thinned
 from apmax.objective.surrogates import Surrogate, resolve_with_gamma
+from apmax.splits import test_share
 from apmax.validation import Floats, check_count, check_real
 
 DEFAULT_ALPHAS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
@@ -87,7 +87,7 @@ class APClassifierCV(LinearAPModel):
     out_of_fold_ : ndarray of shape (n_samples,)
         Log-odds of ``classes_[1]`` for each row by the models of the split that holds it out; NaN
         for a row that no split holds out.
-    log_odds_limits_ : tuple of float
+    log_odds_limits_, log_odds_curve_
         As in :class:`APClassifier`.
     n_iter_ : int
         Largest number of iterations of a fit on all data.
@@ -117,6 +117,8 @@ class APClassifierCV(LinearAPModel):
 
     scales: tuple[str, ...] = ("deviation", "maximum")
     """Scalings of the features to try; see :mod:`apmax.linear.design`."""
+    curved = True
+    """Whether probabilities may be a curve of the log-odds."""
 
     def __init__(
         self,
@@ -217,8 +219,10 @@ class APClassifierCV(LinearAPModel):
             f"path over alpha, {search.scale}", path.on_fold, folds, anchor, starts=search.starts
         )
         scores = np.stack([of_fold.scores for of_fold in paths], axis=1)
-        weights = weigh_by_score(scores)
-        if np.count_nonzero(data.positive) < FEW_POSITIVES and not gains_over_first(scores):
+        held_out_share = test_share([(fold.train_rows, fold.test_rows) for fold in folds])
+        weights = weigh_by_score(scores, held_out_share)
+        few = np.count_nonzero(data.positive) < FEW_POSITIVES
+        if few and not gains_over_first(scores, held_out_share):
             weights = np.eye(1, weights.size)[0]
         used = np.flatnonzero(weights)
         on_folds = [[of_fold.weights[k] for of_fold in paths] for k in (0, *used[used > 0])]
@@ -226,7 +230,7 @@ class APClassifierCV(LinearAPModel):
         needed = path._replace(alphas=tuple(path.alphas[k - 1] for k in used if k > 0))
         starts = [np.mean(each, axis=0) for each in on_folds]
         fits = list(needed.fits(anchor, data, starts))
-        sample = thinned(data, seed=len(folds))
+        sample = data.thinned(len(folds))
         like = anchor.design.of(sample.X)
         means = np.zeros((1 + len(folds), data.X.shape[1] + 1))  # of all data, and of each fold
         for k, found, of_folds in zip((0, *used[used > 0]), fits, on_folds, strict=True):
@@ -239,7 +243,7 @@ class APClassifierCV(LinearAPModel):
             standardised(like, like.scaled(w), sample.weight) for w in (on_all, *means[1:])
         )
         held_out = held_out_margins(folds, of_folds)
-        calibration = calibration_of(held_out, folds[0].data)
+        calibration = calibration_of(held_out, folds[0].data, curved=self.curved)
         return _Choice(
             weights, {search.scale: scores[1:]}, mean, _result_of(fits), held_out, calibration
         )

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apmax.linear.base import TrainingSet
-from apmax.linear.thinning import thinned
 from apmax.splits import make_splits
 
 
@@ -23,12 +22,16 @@ class Fold(NamedTuple):
     @property
     def train(self) -> TrainingSet:
         """Return a copy of the training rows, or of a weighted sample of them if they are many."""
-        return thinned(self.data.rows(self.train_rows).without_zero_weights(), self.number)
+        return self.data.thinned(self.number, self._counted(self.train_rows))
 
     @property
     def test(self) -> TrainingSet:
         """Return a copy of the held-out rows."""
-        return self.data.rows(self.test_rows).without_zero_weights()
+        return self.data.rows(self._counted(self.test_rows))
+
+    def _counted(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the rows of positive weight."""
+        return rows if self.data.weight is None else rows[self.data.weight[rows] > 0]
 
 
 def folds_of(cv: Any, data: TrainingSet, groups: Any = None) -> list[Fold]:

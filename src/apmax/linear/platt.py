@@ -6,19 +6,17 @@ have a finite fit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from apmax.linear.curve import fit_curve, weighted_quantiles
 from apmax.validation import Floats, Mask, shares
 
 LEAST_SLOPE = float(np.exp(-10))
 """Least slope for margins of unit deviation; a positive slope keeps the ranking."""
 FENCE = 3.0
 """Interquartile ranges beyond the quartiles at which margins are clipped."""
-BINS = 20
-"""Steps of the function that a linear fit is compared with."""
 ITERATIONS, HALVINGS = 100, 30
 LEAST_DECREASE = 1e-14
 """Smallest decrease of the log-loss that counts; smaller ones are rounding."""
@@ -32,62 +30,52 @@ class Calibration(NamedTuple):
     offset: float
     low: float
     high: float
+    curve: Floats | None = None
+    """Log-odds slope·z + offset and calibrated log-odds at some points, shape (2, points); None if
+    they are equal."""
 
 
-def calibrate(margins: Floats, positive: Mask, weight: Floats | None, total: float) -> Calibration:
-    """Fit Platt's slope and offset to margins clipped to the outer fences of the classes.
+def calibrate(
+    margins: Floats, positive: Mask, weight: Floats | None, total: float, *, curved: bool = False
+) -> Calibration:
+    """Fit Platt's slope and offset, and a curve, to margins clipped to the outer fences.
 
-    The fences are three interquartile ranges beyond the quartiles (Tukey), so that a few extreme
-    rows do not set the slope. There are none if most margins of both classes are equal. The limits
-    are the fences in log-odds; they include 0, so that limiting the log-odds never changes the
-    predicted class.
+    The fences are three interquartile ranges beyond the quartiles of the classes (Tukey), so that
+    a few extreme rows do not set the slope. There are none if most margins of both classes are
+    equal. The limits are the fences in log-odds, or the ends of the curve; they include 0, so that
+    limiting the log-odds never changes the predicted class. Without `curved` there is no curve.
     """
     share = shares(weight, positive.size)
     quartiles = np.array(
-        [_quantiles(margins[rows], share[rows], (0.25, 0.75)) for rows in (positive, ~positive)]
+        [
+            weighted_quantiles(margins[rows], share[rows], np.array([0.25, 0.75]))
+            for rows in (positive, ~positive)
+        ]
     )
     reach = FENCE * float(np.max(quartiles[:, 1] - quartiles[:, 0])) or np.inf
     low, high = float(quartiles[:, 0].min() - reach), float(quartiles[:, 1].max() + reach)
-    slope, offset = platt(np.clip(margins, low, high), positive, weight, total)
-    return Calibration(
-        slope, offset, min(slope * low + offset, 0.0), max(slope * high + offset, 0.0)
-    )
+    clipped = np.clip(margins, low, high)
+    slope, offset = platt(clipped, positive, weight, total)
+    plus = float(share[positive].sum())
+    targets = smoothed_targets(total * plus, total * (1.0 - plus))
+    found = None
+    if curved:
+        found = fit_curve(slope * clipped + offset, positive, share, targets, total)
+    if found is not None:
+        slope, offset = found.scale * slope, found.scale * offset + found.shift
+        curve = np.array([found.knots, found.values])
+        return Calibration(slope, offset, float(found.knots[0]), float(found.knots[-1]), curve)
+    low, high = min(slope * low + offset, 0.0), max(slope * high + offset, 0.0)
+    return Calibration(slope, offset, low, high)
 
 
-def limited(log_odds: Floats, low: float, high: float) -> Floats:
-    """Return log-odds that exceed the limits by less than 1, in the same order."""
+def limited(log_odds: Floats, low: float, high: float, curve: Floats | None = None) -> Floats:
+    """Return points on the curve that exceed its limits by less than 1, in the same order."""
     below, above = np.maximum(low - log_odds, 0.0), np.maximum(log_odds - high, 0.0)
     inside = np.clip(log_odds, low, high)
+    if curve is not None:
+        inside = np.interp(inside, *curve)
     return np.asarray(inside + above / (1.0 + above) - below / (1.0 + below))
-
-
-def misfit(margins: Floats, positive: Mask, weight: Floats | None, fit: Calibration) -> float:
-    """Return the share of the log-loss that a step function of the margin would save.
-
-    The step function has `BINS` steps with equal numbers of positives; its loss is corrected for
-    the number of steps (AIC).
-    """
-    share = shares(weight, positive.size)
-    log_odds = limited(fit.slope * margins + fit.offset, fit.low, fit.high)
-    linear = float(share @ np.logaddexp(0.0, np.where(positive, -log_odds, log_odds)))
-    steps = np.linspace(0, 1, BINS + 1)[1:-1]
-    edges = np.unique(_quantiles(margins[positive], share[positive], steps))
-    place = np.searchsorted(edges, margins)
-    counts = [
-        np.bincount(place, share * rows, minlength=edges.size + 1) for rows in (positive, ~positive)
-    ]
-    plus, minus = (np.maximum(count, 1e-300) for count in counts)
-    stepwise = -float(plus @ np.log(plus / (plus + minus)) + minus @ np.log(minus / (plus + minus)))
-    corrected = stepwise + (edges.size - 1) / positive.size
-    return (linear - corrected) / linear
-
-
-def _quantiles(values: Floats, share: Floats, which: Sequence[float] | Floats) -> Floats:
-    """Return weighted quantiles, for which a weight of 2 is the value twice."""
-    order = np.argsort(values)
-    below = np.cumsum(share[order])
-    places = np.searchsorted(below, np.asarray(which) * below[-1])
-    return np.asarray(values[order][np.minimum(places, values.size - 1)])
 
 
 def platt(
@@ -97,7 +85,7 @@ def platt(
     share = shares(weight, positive.size)
     plus = total * float(share[positive].sum())
     minus = total * float(share[~positive].sum())
-    targets = 1 / (minus + 2), (plus + 1) / (plus + 2)
+    targets = smoothed_targets(plus, minus)
     centre, spread = centre_and_spread(margins, share)
     unit = spread or 1.0
     z = (margins - centre) / unit if spread else np.zeros(margins.size)
@@ -107,6 +95,11 @@ def platt(
         a, b = _newton(z, positive, share, targets, np.array([LEAST_SLOPE, prior]), free=1)
     slope = float(a) / unit
     return slope, float(b) - slope * centre
+
+
+def smoothed_targets(plus: float, minus: float) -> tuple[float, float]:
+    """Return Platt's targets of negatives and of positives, by their numbers."""
+    return 1 / (minus + 2), (plus + 1) / (plus + 2)
 
 
 def centre_and_spread(margins: Floats, share: Floats) -> tuple[float, float]:

@@ -7,17 +7,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from apmax.binary_classifier import BinaryAPClassifier, unchanged_on_error
 from apmax.binary_target import BinaryTarget, warn_if_few
 from apmax.errors import ShapeError
-from apmax.interrupts import cooperative_interrupts
+from apmax.interrupts import cooperative_interrupts, raise_if_interrupted
 from apmax.linear import APClassifierCV, FitResult
-from apmax.linear.design import product
+from apmax.linear.averaging import standardised
+from apmax.linear.base import TrainingSet
+from apmax.linear.blas_threads import one_blas_thread
+from apmax.linear.design import make_design, product
+from apmax.linear.path import Anchor
 from apmax.linear.platt import calibrate, centre_and_spread
-from apmax.splits import Split
+from apmax.splits import Split, mean_held_out
 from apmax.tabular.columns import INTERCEPT, Table, frame_like
 from apmax.tabular.effects import Effect
 from apmax.tabular.interactions import Pairs, find_pairs
@@ -30,6 +35,23 @@ class BasisAPClassifierCV(APClassifierCV):
     """APClassifierCV for basis functions, whose scale is part of the penalty."""
 
     scales = ("given",)
+    curved = False  # effects sum to the log-odds of the probabilities
+
+    def margins_without(self, train: TrainingSet, X: Any) -> Floats:
+        """Return margins of other rows by the chosen models, fitted to `train` alone.
+
+        They are in units of the deviation of training margins.
+        """
+        ((scale, weights),) = self.weights_.items()
+        used = np.flatnonzero(weights[1:])
+        path = self._checked_path()
+        path = path._replace(alphas=tuple(path.alphas[k] for k in used))
+        design = make_design(train.X, scale, train.weight)
+        mean = np.zeros(design.parameters)
+        for k, found in zip((0, *used + 1), path.fits(Anchor(design, self.C_), train), strict=True):
+            mean += weights[k] * standardised(design, found.w, train.weight)
+        mean = standardised(design, design.scaled(mean), train.weight)
+        return np.asarray(product(X, mean[:-1]) + mean[-1])
 
     def recalibrate(self, X: Any, held_out: Floats, target: BinaryTarget) -> None:
         """Calibrate to margins of other models, in units of the deviation of training margins."""
@@ -38,7 +60,9 @@ class BasisAPClassifierCV(APClassifierCV):
         centre, spread = centre_and_spread(margins, share)
         seen = ~np.isnan(held_out)
         weight = None if target.weight is None else target.weight[seen]
-        fit = calibrate(held_out[seen], target.positive[seen], weight, target.total)
+        fit = calibrate(
+            held_out[seen], target.positive[seen], weight, target.total, curved=self.curved
+        )
         slope = fit.slope / (spread or 1.0)
         self.coef_ = slope * self.coef_
         self.intercept_ = np.array([fit.offset - slope * centre])
@@ -160,7 +184,7 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         self.columns_, table, target, splits = data.columns, data.table, data.target, data.splits
         terms = main_terms(self.columns_, table, target)
         with cooperative_interrupts():
-            pairs = Pairs([], None)
+            pairs = Pairs([], [])
             if self.interactions != 0:
                 pairs = find_pairs(
                     self.columns_,
@@ -171,9 +195,7 @@ class AdditiveAPClassifier(BinaryAPClassifier):
                     self.interactions,
                     self.on_progress,
                 )
-            log_odds = self._fit_terms(
-                [*terms, *pairs.terms], table, target, splits, pairs.held_out
-            )
+            log_odds = self._fit_terms(terms, pairs, table, target, splits)
         warn_if_few(target.positive, stacklevel=4)
         self.classes_, self.pos_label_ = target.classes, target.pos_label
         log_odds = log_odds if self.pos_label_ == self.classes_[1] else -log_odds
@@ -182,17 +204,14 @@ class AdditiveAPClassifier(BinaryAPClassifier):
 
     def _fit_terms(
         self,
-        terms: Sequence[Term],
+        main: Sequence[Term],
+        pairs: Pairs,
         table: Table,
         target: BinaryTarget,
         splits: Sequence[Split],
-        held_out: Floats | None,
     ) -> Floats:
-        """Fit the coefficients of the terms, set the functions and return held-out log-odds.
-
-        `held_out` are margins for the calibration, in units of training margins. They are needed
-        if terms were chosen by all labels, so that the folds of `linear_` are not independent.
-        """
+        """Fit the coefficients of the terms, set the functions and return held-out log-odds."""
+        terms: list[Term] = [*main, *pairs.terms]
         self.linear_ = BasisAPClassifierCV(cv=splits, n_jobs=self.n_jobs)
         self.linear_.on_progress = self.on_progress
         with warnings.catch_warnings():
@@ -200,7 +219,9 @@ class AdditiveAPClassifier(BinaryAPClassifier):
             warnings.simplefilter("ignore", UserWarning)
             X = matrix(terms, table)
             self.linear_.fit(X, target.positive, target.counts)
-        if held_out is not None and not self.linear_.result_.interrupted:
+        if pairs.terms and not self.linear_.result_.interrupted:
+            # All labels chose the pairs, so that the folds of `linear_` are not independent.
+            held_out = self._held_out_margins(main, pairs, table, target, splits)
             self.linear_.recalibrate(X, held_out, target)
         if not self.linear_.result_.converged:
             warnings.warn(self.linear_.result_.message, ConvergenceWarning, stacklevel=4)
@@ -215,6 +236,28 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         log_odds: Floats = self.linear_.out_of_fold_
         del self.linear_.out_of_fold_  # kept once, by the caller
         return log_odds
+
+    def _held_out_margins(
+        self,
+        main: Sequence[Term],
+        pairs: Pairs,
+        table: Table,
+        target: BinaryTarget,
+        splits: Sequence[Split],
+    ) -> Floats:
+        """Return margins of each row by models whose pairs, too, were chosen without the row."""
+        tasks = (
+            delayed(_margins_without)(self.linear_, [*main, *of_split], table, target, split, k)
+            for k, (of_split, split) in enumerate(zip(pairs.of_splits, splits, strict=True))
+        )
+        found: list[Floats] = []
+        for margins in Parallel(n_jobs=self.n_jobs, return_as="generator")(tasks):
+            found.append(margins)
+            if self.on_progress is not None:
+                best = float(np.max(self.linear_.scores_[self.linear_.scale_].mean(axis=1)))
+                self.on_progress("held-out rows", len(found), len(splits), best)
+            raise_if_interrupted()
+        return mean_held_out(splits, found, target.positive.size)
 
     def decision_function(self, X: Any) -> Floats:
         """Return the log-odds of ``classes_[1]``."""
@@ -277,3 +320,20 @@ class AdditiveAPClassifier(BinaryAPClassifier):
     def _table(self, X: Any) -> Table:
         check_is_fitted(self, "shape_functions_")
         return self.columns_.transform(checked_rows(self, X, reset=False))
+
+
+def _margins_without(
+    linear: BasisAPClassifierCV,
+    terms: Sequence[Term],
+    table: Table,
+    target: BinaryTarget,
+    split: Split,
+    number: int,
+) -> Floats:
+    """Return margins of the rows that a split holds out, by the terms of its training rows."""
+    train, test = split
+    # Numbers of rows in the place of X, so that only those of the sample are expanded.
+    sample = TrainingSet(train, *target.rows(train)).thinned(number)
+    sample = sample._replace(X=matrix(terms, table.rows(sample.X)))
+    with one_blas_thread(sample.X.size):
+        return linear.margins_without(sample, matrix(terms, table.rows(test)))

@@ -16,6 +16,7 @@ from apmax.binary_target import warn_if_few
 from apmax.errors import ParameterError, UnknownNameError
 from apmax.interrupts import cooperative_interrupts
 from apmax.linear import FitResult
+from apmax.splits import test_share
 from apmax.tabular.budget import Budget, planned
 from apmax.tabular.columns import INTERCEPT, frame_like
 from apmax.tabular.effects import Effect, scaled
@@ -279,10 +280,8 @@ class AutoAPClassifier(BinaryAPClassifier):
     ) -> None:
         """Set the leaderboard, the chosen model and what it needs to predict."""
         ap = {name: one.ap for name, one in evaluations.items()}
-        test_share = float(
-            np.mean([len(test) / (len(train) + len(test)) for train, test in search.splits])
-        )
-        self.best_ = simplest_within_error([*ap], ap, test_share)
+        held_out_share = test_share(search.splits)
+        self.best_ = simplest_within_error([*ap], ap, held_out_share)
         if self.select == BEST:
             self.best_ = max(ap, key=lambda name: float(ap[name].mean()))
         elif self.select in ap:
@@ -296,7 +295,7 @@ class AutoAPClassifier(BinaryAPClassifier):
         seconds = {name: one.seconds for name, one in candidates.items()}
         seconds[STACK] = sum(seconds.values())
         losses = {name: one.log_loss for name, one in evaluations.items()}
-        self.leaderboard_ = Leaderboard.of(ap, losses, seconds, test_share, self.best_)
+        self.leaderboard_ = Leaderboard.of(ap, losses, seconds, held_out_share, self.best_)
         self.stack_weights_ = evaluations[STACK].blend.weights if STACK in evaluations else {}
         self.blend_ = evaluations[self.best_].blend.pruned()
         self.models_ = {name: candidates[name].models for name in self.blend_.members}

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from textwrap import shorten
+from textwrap import fill
 from typing import Any
 
 import numpy as np
 
 from apmax.errors import ParameterError, UnknownNameError
 from apmax.tabular.effects import CategoryEffect, Effect, Margin, NumberEffect, PairEffect
+from apmax.validation import Floats
 
 COLUMNS = 3
 PANEL = 4.0, 3.0
 """Width and height of a panel, in inches."""
 LINE, BARS = "#1f5fa8", "#c9d3df"
+TITLE_WIDTH = 42
+"""Characters per line of a title."""
 FEW = 12
 """Largest number of grid points that are drawn as points."""
 MAX_LEVELS = 12
@@ -35,18 +38,36 @@ def plot_effects(
     rows = -(-len(chosen) // columns)
     figure = Figure(figsize=(PANEL[0] * columns, PANEL[1] * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    limits = _common_limits(chosen)
     for panel, effect in zip(panels, chosen, strict=False):
+        title = effect.name
         if isinstance(effect, NumberEffect):
             _number(panel, effect)
+            panel.set_ylim(*limits)
         elif isinstance(effect, CategoryEffect):
             _category(panel, effect)
+            panel.set_xlim(*limits)
+            if len(effect.levels) > MAX_LEVELS:
+                title += f" ({MAX_LEVELS} of {len(effect.levels)} levels shown)"
         else:
-            figure.colorbar(_pair(panel, effect), ax=panel)
-        panel.set_title(shorten(effect.name, 40, placeholder=" …"), fontsize=9)
+            figure.colorbar(_pair(panel, effect, max(np.abs(limits))), ax=panel)
+        panel.set_title(fill(title, TITLE_WIDTH), fontsize=9)
     for panel in panels[len(chosen) :]:
         panel.set_axis_off()
     figure.suptitle(f"Contribution to the log-odds of {positive!r}", fontsize=11)
     return figure
+
+
+def _common_limits(effects: Sequence[Effect]) -> tuple[float, float]:
+    """Return the range of all effects, with a margin, so that panels can be compared."""
+    values = [
+        _shown(effect)[1] if isinstance(effect, NumberEffect) else effect.effect
+        for effect in effects
+    ]
+    values += [np.array([effect.missing]) for effect in effects if isinstance(effect, NumberEffect)]
+    every = np.concatenate([np.zeros(1), *(np.ravel(one) for one in values)])
+    margin = 0.05 * float(np.ptp(every)) or 1.0
+    return float(every.min()) - margin, float(every.max()) + margin
 
 
 def _chosen(
@@ -66,26 +87,29 @@ def _chosen(
     return [functions[name] for name in features]
 
 
+def _shown(effect: NumberEffect) -> tuple[Floats, Floats, Floats]:
+    """Return grid, effect and density over the central range of the data."""
+    below = np.cumsum(effect.density) / max(effect.density.sum(), 1e-300)
+    inside = (below >= 0.005) & (below <= 0.995)
+    inside |= np.arange(below.size) == np.argmax(effect.density)
+    rows = np.flatnonzero(inside) if inside.sum() > 1 else np.arange(below.size)
+    return effect.grid[rows], effect.effect[rows], effect.density[rows]
+
+
 def _number(panel: Any, effect: NumberEffect) -> None:
     """Draw the function over the central range of the data, with the density as bars below."""
     grid = effect.grid
     if grid.size:
-        below = np.cumsum(effect.density) / max(effect.density.sum(), 1e-300)
-        inside = (below >= 0.005) & (below <= 0.995)
-        inside |= np.arange(grid.size) == np.argmax(effect.density)
-        shown = np.flatnonzero(inside) if inside.sum() > 1 else np.arange(grid.size)
-        x, y = grid[shown], effect.effect[shown]
+        x, y, density = _shown(effect)
         if grid.size <= FEW:
             panel.plot(x, y, color=LINE, marker="o", markersize=4)
         else:
             panel.plot(x, y, color=LINE)
         behind = panel.twinx()
         if grid.size <= FEW:
-            behind.bar(
-                x, effect.density[shown], width=0.5 * np.diff(x, append=x[-1] + 1).min(), color=BARS
-            )
+            behind.bar(x, density, width=0.5 * np.diff(x, append=x[-1] + 1).min(), color=BARS)
         else:
-            behind.hist(x, bins=30, weights=effect.density[shown], color=BARS)
+            behind.hist(x, bins=30, weights=density, color=BARS)
         behind.set_ylim(0, 4 * max(behind.get_ylim()[1], 1e-12))
         behind.set_yticks([])
         panel.set_zorder(behind.get_zorder() + 1)
@@ -109,9 +133,8 @@ def _category(panel: Any, effect: CategoryEffect) -> None:
     panel.axvline(0.0, color="#999999", linewidth=0.6)
 
 
-def _pair(panel: Any, effect: PairEffect) -> Any:
-    """Draw the values at the knots as a heat map."""
-    limit = max(float(np.abs(effect.effect).max()), 1e-12)
+def _pair(panel: Any, effect: PairEffect, limit: float) -> Any:
+    """Draw the values at the knots as a heat map whose colours reach from -limit to limit."""
     image = panel.imshow(
         effect.effect.T, cmap="RdBu_r", vmin=-limit, vmax=limit, origin="lower", aspect="auto"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -10,18 +11,17 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit
+from scipy.stats import rankdata
 
 from apmax.binary_target import BinaryTarget
 from apmax.interrupts import raise_if_interrupted
 from apmax.linear.design import Design, make_design
 from apmax.linear.full_batch import fit_logistic
-from apmax.linear.platt import centre_and_spread
 from apmax.metrics import ap_of_scores
-from apmax.splits import Split
+from apmax.sampling import sample_rows
+from apmax.splits import Split, restricted, standard_error, test_share
 from apmax.tabular.columns import Columns, Table
 from apmax.tabular.effects import Margin
-from apmax.tabular.leaderboard import standard_error
-from apmax.tabular.sampling import restricted, sample_rows
 from apmax.tabular.spline import distinct_values
 from apmax.tabular.terms import PairTerm, Term, effects, matrix
 from apmax.validation import Floats, shares
@@ -38,6 +38,16 @@ NUMBERS_TRIED = (10, 30)
 C = 1.0
 """Of the logistic regressions that screening is based on."""
 RIDGE = 1e-3
+ALIKE = 0.999
+"""Rank correlation from which two numeric columns count as one in pairs."""
+
+
+class Pairs(NamedTuple):
+    """Pairs of columns to add."""
+
+    terms: list[PairTerm]
+    of_splits: list[list[PairTerm]]
+    """As many pairs for each split, chosen by its training rows alone."""
 
 
 def find_pairs(
@@ -55,56 +65,48 @@ def find_pairs(
     ranked by what it leaves unexplained, and the AP with the first of them is compared on the
     other part. The number is 0 unless the gain exceeds its standard error.
     """
-    n = target.positive.size
     every_row, share = table, shares(target.weight, target.positive.size)[:, None]
     if target.positive.size > MOST_ROWS:
         rows, weight = sample_rows(target.positive, target.weight, MOST_ROWS, seed=0)
         splits = restricted(splits, rows, target.positive.size)
         table = table.rows(rows)
         target = target._replace(positive=target.positive[rows], weight=weight)
-    numbers = (0, *NUMBERS_TRIED) if number == "auto" else (int(number),)
-    folds, scores = list[list[Floats]](), list[list[float]]()
+    numbers = (0, *NUMBERS_TRIED) if number == "auto" else (0,)
+    most = max(NUMBERS_TRIED) if number == "auto" else int(number)
+    of_splits, scores = list[list[PairTerm]](), list[list[float]]()
     for split in splits:
-        folds.append(_held_out(columns, terms, table, target, split, numbers))
-        of_test = target.rows(split[1])
-        scores.append([ap_of_scores(of_test.positive, z, of_test.weight) for z in folds[-1]])
-        if on_progress is not None:
-            best_ap = float(np.max(np.mean(scores, axis=0)))
-            on_progress("interactions", len(folds), len(splits), best_ap)
-            raise_if_interrupted()
-    best = 0
-    if number == "auto":
-        ap = np.array(scores)
-        gains = ap - ap[:, :1]
-        best = int(np.argmax(gains.mean(axis=0)))
-        test_share = float(
-            np.mean([test.size / (train.size + test.size) for train, test in splits])
+        train, of_train = table.rows(split[0]), target.rows(split[0])
+        test, of_test = table.rows(split[1]), target.rows(split[1])
+        fit = _Fit.of(terms, train, of_train)
+        pairs = _strongest(columns, fit, train, of_train, most)
+        fits = [_Fit.of([*terms, *pairs[:k]], train, of_train) if k else fit for k in numbers]
+        scores.append(
+            [ap_of_scores(of_test.positive, one.margins(test), of_test.weight) for one in fits]
         )
-        error = standard_error(gains[:, best], test_share)
-        best = best if gains[:, best].mean() > error else 0
-        logger.info("interactions: %d pairs (AP %+.4f)", numbers[best], gains[:, best].mean())
-    if numbers[best] == 0:
-        return Pairs([], None)
+        of_splits.append(pairs)
+        if on_progress is not None:
+            best = float(np.max(np.mean(scores, axis=0)))
+            on_progress("interactions", len(scores), len(splits), best)
+            raise_if_interrupted()
+    if number == "auto":
+        most = numbers[_clear_gain(np.array(scores), test_share(splits))]
+        logger.info("interactions: %d pairs", most)
+    if most == 0:
+        return Pairs([], [])
     fit = _Fit.of(terms, table, target)
     pairs = [  # centred over all rows
         replace(pair, density=pair.first(every_row).T @ (share * pair.second(every_row)))
-        for pair in _strongest(columns, fit, table, target, numbers[best])
+        for pair in _strongest(columns, fit, table, target, most, warn=True)
     ]
-    if table is not every_row:
-        return Pairs(pairs, None)
-    held_out = np.full(n, np.nan)
-    for fold, (_, test) in zip(folds, splits, strict=True):
-        held_out[test] = fold[best]
-    return Pairs(pairs, held_out)
+    return Pairs(pairs, [of_split[:most] for of_split in of_splits])
 
 
-class Pairs(NamedTuple):
-    """Pairs of columns to add, and what they are worth on held-out rows."""
-
-    terms: list[PairTerm]
-    held_out: Floats | None
-    """Margins of each row by a logistic regression that, like its pairs, was chosen without the
-    row, in units of its training margins; None if there are no pairs, or if rows were sampled."""
+def _clear_gain(ap: Floats, held_out_share: float) -> int:
+    """Return the column with the highest mean AP, or 0 if its gain over 0 is within one error."""
+    gains = ap - ap[:, :1]
+    best = int(np.argmax(gains.mean(axis=0)))
+    error = float(standard_error(gains[:, best], held_out_share))
+    return best if gains[:, best].mean() > error else 0
 
 
 class _Fit(NamedTuple):
@@ -121,12 +123,9 @@ class _Fit(NamedTuple):
         raise_if_interrupted()
         return cls(terms, design, fitted.w)
 
-    def standardised_margins(self, table: Table, weight: Floats | None) -> Floats:
-        """Return margins of other rows in units of the training margins of these weights."""
-        of_training = self.design.margins(self.w)
-        centre, spread = centre_and_spread(of_training, shares(weight, of_training.size))
-        margins = self.design.of(matrix(self.terms, table)).margins(self.w)
-        return np.asarray((margins - centre) / (spread or 1.0))
+    def margins(self, table: Table) -> Floats:
+        """Return the margins of other rows."""
+        return self.design.of(matrix(self.terms, table)).margins(self.w)
 
     def importance(self) -> dict[str, float]:
         unscaled = self.design.unscaled(self.w)
@@ -134,39 +133,52 @@ class _Fit(NamedTuple):
         return {effect.name: effect.importance for effect in found}
 
 
-def _held_out(
-    columns: Columns,
-    terms: Sequence[Term],
-    table: Table,
-    target: BinaryTarget,
-    split: Split,
-    numbers: Sequence[int],
-) -> list[Floats]:
-    """Return the margins of held-out rows with each number of pairs, all from training rows."""
-    train, of_train, test = table.rows(split[0]), target.rows(split[0]), table.rows(split[1])
-    fit = _Fit.of(terms, train, of_train)
-    pairs = _strongest(columns, fit, train, of_train, max(numbers))
-    fits = [_Fit.of([*terms, *pairs[:k]], train, of_train) if k else fit for k in numbers]
-    return [one.standardised_margins(test, of_train.weight) for one in fits]
-
-
 def _margins(
-    columns: Columns, table: Table, weight: Floats | None, importance: dict[str, float]
+    columns: Columns,
+    table: Table,
+    weight: Floats | None,
+    importance: dict[str, float],
+    *,
+    warn: bool,
 ) -> list[Margin]:
-    """Return the functions of the most important columns of which pairs are formed."""
-    ranked = sorted(importance, key=lambda name: -importance[name])
-    wanted = set(ranked[:MOST_COLUMNS])
-    found = []
-    for column, place in enumerate(columns.numeric):
-        if columns.names[place] in wanted:
-            knots = _knots(table.numbers[:, column], weight)
-            if knots.size > 1:
-                found.append(Margin(columns.names[place], column, knots, []))
-    for column, place in enumerate(columns.categorical):
+    """Return the functions of the most important columns of which pairs are formed.
+
+    Of numeric columns that rank the rows alike, such as minutes and their charge, only the most
+    important one takes part.
+    """
+    place = {columns.names[k]: column for column, k in enumerate(columns.numeric)}
+    found: list[Margin] = []
+    ranks: dict[str, Floats] = {}
+    alike: list[str] = []
+    for name in sorted(place, key=lambda name: -importance[name])[:MOST_COLUMNS]:
+        x = table.numbers[:, place[name]]
+        own, knots = _normalised_ranks(x), _knots(x, weight)
+        same = next((one for one, other in ranks.items() if abs(own @ other) >= ALIKE), None)
+        if same is not None:
+            alike.append(f"{name!r} ({same!r})")
+        elif knots.size > 1:
+            ranks[name] = own
+            found.append(Margin(name, place[name], knots, []))
+    if alike and warn:
+        warnings.warn(
+            f"columns that rank rows like another one take no part in pairs: {', '.join(alike)}",
+            UserWarning,
+            stacklevel=6,  # the caller of `fit`
+        )
+    for column, k in enumerate(columns.categorical):
         levels = columns.levels(column)
-        if columns.names[place] in wanted and len(levels) <= MOST_CATEGORIES:
-            found.append(Margin(columns.names[place], column, None, levels))
-    return found
+        if len(levels) <= MOST_CATEGORIES:
+            found.append(Margin(columns.names[k], column, None, levels))
+    found.sort(key=lambda margin: -importance[margin.name])
+    return found[:MOST_COLUMNS]
+
+
+def _normalised_ranks(x: Floats) -> Floats:
+    """Return ranks of mean 0 and length 1, 0 where x is missing; products are correlations."""
+    present = ~np.isnan(x)
+    out = np.zeros(x.size)
+    out[present] = rankdata(x[present]) - (np.count_nonzero(present) + 1) / 2
+    return np.asarray(out / (np.linalg.norm(out) or 1.0))
 
 
 def _knots(x: Floats, weight: Floats | None) -> Floats:
@@ -182,14 +194,20 @@ def _knots(x: Floats, weight: Floats | None) -> Floats:
 
 
 def _strongest(
-    columns: Columns, fit: _Fit, table: Table, target: BinaryTarget, count: int
+    columns: Columns,
+    fit: _Fit,
+    table: Table,
+    target: BinaryTarget,
+    count: int,
+    *,
+    warn: bool = False,
 ) -> list[PairTerm]:
     """Return the pairs whose products explain most of what the fit leaves unexplained.
 
     The measure is the score test of adding all products of a pair to the logistic regression,
     standardised by its degrees of freedom.
     """
-    margins = _margins(columns, table, target.weight, fit.importance())
+    margins = _margins(columns, table, target.weight, fit.importance(), warn=warn)
     share = shares(target.weight, target.positive.size)
     p = expit(fit.design.margins(fit.w))
     residual, variance = share * (target.positive - p), share * p * (1.0 - p)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from apmax.splits import standard_error
 from apmax.tabular.library import NAMES
 from apmax.validation import Floats
 
@@ -58,9 +59,9 @@ class Leaderboard(Sequence[Standing]):
                 Standing(
                     name,
                     float(ap[name].mean()),
-                    standard_error(ap[name], test_share),
+                    float(standard_error(ap[name], test_share)),
                     float((ap[name] - best).mean()),
-                    standard_error(ap[name] - best, test_share),
+                    float(standard_error(ap[name] - best, test_share)),
                     log_loss[name],
                     seconds[name],
                     name == chosen,
@@ -110,18 +111,6 @@ class Leaderboard(Sequence[Standing]):
             for one in self
         ]
         return "\n".join(lines)
-
-
-def standard_error(values: Floats, test_share: float) -> float:
-    """Return the standard error of a mean over folds (Nadeau and Bengio, 2003).
-
-    Folds share training data, so the variance of a mean over J folds is (1/J + test/train) s².
-    NaN for a single fold.
-    """
-    if values.size < 2:
-        return float("nan")
-    overlap = test_share / (1.0 - test_share)
-    return float(values.std(ddof=1) * np.sqrt(1.0 / values.size + overlap))
 
 
 def simplest_within_error(names: Sequence[str], ap: dict[str, Floats], test_share: float) -> str:

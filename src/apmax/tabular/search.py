@@ -16,11 +16,11 @@ from threadpoolctl import threadpool_limits
 
 from apmax.interrupts import raise_if_interrupted
 from apmax.metrics import ap_of_scores
-from apmax.splits import Split
+from apmax.sampling import sample_rows
+from apmax.splits import Split, mean_held_out, restricted
 from apmax.tabular.additive import AdditiveAPClassifier
 from apmax.tabular.library import ADDITIVE, LOGISTIC, fit_trees, log_odds
 from apmax.tabular.logistic import Shape, fit_path
-from apmax.tabular.sampling import restricted, sample_rows
 from apmax.validation import Floats, Mask
 
 logger = logging.getLogger("apmax")
@@ -137,8 +137,9 @@ class Search:
     def fits(self, name: str) -> int:
         """Return the number of fits of a model that `progress` counts."""
         folds = len(self.splits)
-        # The additive model reports each fold for its pairs, for C and for alpha.
-        return 3 * folds if name == ADDITIVE else folds + (not self.partition)
+        # The additive model reports each fold for its pairs, for C, for alpha and, if there are
+        # pairs, for its held-out rows.
+        return 4 * folds if name == ADDITIVE else folds + (not self.partition)
 
     def fit(self, name: str) -> Candidate:
         """Fit a model on each fold, or the additive model with its own cross-validation."""
@@ -173,16 +174,8 @@ class Search:
             chosen = [_fit_rows(name, every, data, self.seed)[best]]
             self.progress.advance(name, float(np.mean(ap, axis=0)[best]))
             raise_if_interrupted()
-        return self._mean_of_folds([of_fold[best] for of_fold in log_odds_of]), chosen
-
-    def _mean_of_folds(self, of_folds: Sequence[Floats]) -> Floats:
-        """Return the held-out log-odds of each row, the mean if several splits hold it out."""
-        sums, times = np.zeros(self.data.positive.size), np.zeros(self.data.positive.size)
-        for values, (_, test) in zip(of_folds, self.splits, strict=True):
-            sums[test] += values
-            times[test] += 1
-        with np.errstate(invalid="ignore"):
-            return np.asarray(sums / times)
+        held_out = [of_fold[best] for of_fold in log_odds_of]
+        return mean_held_out(self.splits, held_out, data.positive.size), chosen
 
     def _average_precision(self, test: NDArray[np.intp], log_odds: Floats) -> float:
         data = self.data

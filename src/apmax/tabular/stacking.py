@@ -13,6 +13,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from apmax.metrics import ap_of_scores
+from apmax.splits import mean_held_out
 from apmax.validation import Floats, Mask, shares
 
 C, C_OF_ONE = 1.0, 1000.0
@@ -110,17 +111,13 @@ class Evaluation(NamedTuple):
                 columns[which], positive[which], of_which, total * which.size / positive.size
             )
 
-        ap, sums, times = [], np.zeros(positive.size), np.zeros(positive.size)
+        ap, of_folds = [], []
         for fold in folds:
             others = np.setdiff1d(rows, fold)
-            of_fold = fit(others if others.size else rows)(columns[fold])
-            ap.append(
-                ap_of_scores(positive[fold], of_fold, None if weight is None else weight[fold])
-            )
-            sums[fold] += of_fold
-            times[fold] += 1
-        with np.errstate(invalid="ignore"):
-            held_out = sums / times
+            z = fit(others if others.size else rows)(columns[fold])
+            ap.append(ap_of_scores(positive[fold], z, None if weight is None else weight[fold]))
+            of_folds.append(z)
+        held_out = mean_held_out([(rows, fold) for fold in folds], of_folds, positive.size)
         z, share = held_out[rows], shares(None if weight is None else weight[rows], rows.size)
         loss = float(share @ (np.logaddexp(0.0, z) - positive[rows] * z))
         return cls(Blend(list(log_odds), fit(rows)), held_out, np.array(ap), loss)

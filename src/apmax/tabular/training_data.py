@@ -11,9 +11,8 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 
 from apmax.binary_target import BinaryTarget, binary_target
 from apmax.errors import ShapeError
-from apmax.splits import Split, make_splits
+from apmax.splits import Split, make_splits, restricted
 from apmax.tabular.columns import Columns, Table
-from apmax.tabular.sampling import without_weightless_rows
 from apmax.validation import Floats
 
 
@@ -45,6 +44,17 @@ def training_data(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: An
     columns = Columns(X, estimator.categorical_features)
     table = columns.fit_transform(X, target.counts)
     return TrainingData(X, rows, given, target, splits, columns, table)
+
+
+def without_weightless_rows(
+    X: Any, target: BinaryTarget, splits: list[Split]
+) -> tuple[Any, BinaryTarget, list[Split]]:
+    """Leave out rows of weight 0, so that they are no part of counts and quantiles either."""
+    if target.weight is None or target.weight.all():
+        return X, target, splits
+    rows = np.flatnonzero(target.weight)
+    kept = X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+    return kept, target.rows(rows), restricted(splits, rows, target.positive.size)
 
 
 def as_given(values: Floats, rows: NDArray[np.intp], given: int) -> Floats:

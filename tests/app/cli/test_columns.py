@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from apmax.app.folds import hold_out
 from apmax.app.io import load
 from apmax.app.model import load_model
 from apmax.app.roles import Roles
-from apmax.app.folds import hold_out
 from tests.app.loans import as_json, made_loans, run
 
 TRAIN = ("train", "wide.csv", "--target", "defaulted", "--model", "logistic", "-o", "m.apmax")

@@ -29,7 +29,9 @@ FAST = ("--model", "logistic", "-o", "m.apmax")
 @pytest.mark.parametrize("model", ["auto", "additive", "linear", "trees", "stack"])
 def test_every_kind_of_model_trains(folder: Path, model: str) -> None:
     options = ("--target", "last", "--model", model, "--jobs", "1", "-o", "m.apmax")
-    result = as_json("train", "loans.csv", *options, "--test", "new-loans.csv", "--report", "r.html")
+    result = as_json(
+        "train", "loans.csv", *options, "--test", "new-loans.csv", "--report", "r.html"
+    )
     assert result["test_ap"] > 1.2 * result["test_prevalence"]
     assert result["test_rows"] == 400
     (chosen,) = [one for one in result["leaderboard"] if one["chosen"]]
