@@ -87,7 +87,7 @@ result_
     >>> import dask.array as da
     >>> from distributed import Client
     >>> from apmax.dask import DaskAPClassifier, average_precision
-    >>> client = Client(processes=False, n_workers=1, dashboard_address=None)
+    >>> client = Client(processes=False, n_workers=1, dashboard_address=":0")
     >>> X = da.random.default_rng(0).normal(size=(10_000, 5), chunks=(2_500, 5))
     >>> y = X[:, 0] + X[:, 1] ** 2 > 3
     >>> model = DaskAPClassifier().fit(X, y)
@@ -301,12 +301,20 @@ def _collections(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     if hasattr(X, "rechunk"):
         if X.numblocks[1] > 1:
             X = X.rechunk({1: -1})
-        known = not np.isnan(X.chunks[0]).any()
-        y, sample_weight = (
-            one.rechunk((X.chunks[0],)) if known and hasattr(one, "rechunk") else one
-            for one in (y, sample_weight)
-        )
+        y, sample_weight = (_aligned(one, X) for one in (y, sample_weight))
     return X, y, sample_weight
+
+
+def _aligned(one: Any, X: Any) -> Any:
+    """Return an array in the same blocks of rows as X, if their sizes are known."""
+    if not hasattr(one, "rechunk") or np.isnan(X.shape[0]) or np.isnan(one.shape[0]):
+        return one
+    if one.shape[0] != X.shape[0]:
+        raise ShapeError(
+            f"`X` has {X.shape[0]} rows, but y or sample_weight {one.shape[0]}: pass one value per "
+            "row"
+        )
+    return one.rechunk((X.chunks[0], *one.chunks[1:]))
 
 
 def _raw_parts(X: Any, y: Any, sample_weight: Any) -> list[Any]:

@@ -17,7 +17,7 @@ MOST_POSITIVES = 1 << 21
 """Most positives whose scores are sent to every part: 16 MB."""
 BINS = 1 << 17
 """Bins of the histogram for more positives; they hold about as many positives each."""
-SAMPLE = 1 << 12
+SAMPLE = 1 << 15
 """Scores of positives per part from which the bins are chosen."""
 Part = tuple[Any, Any, Any]
 """Labels, scores, and weights or None."""

@@ -254,7 +254,7 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         for margins in Parallel(n_jobs=self.n_jobs, return_as="generator")(tasks):
             found.append(margins)
             if self.on_progress is not None:
-                best = float(np.max(self.linear_.scores_[self.linear_.scale_].mean(axis=1)))
+                best = float(np.nanmax(self.linear_.scores_[self.linear_.scale_].mean(axis=1)))
                 self.on_progress("held-out rows", len(found), len(splits), best)
             raise_if_interrupted()
         return mean_held_out(splits, found, target.positive.size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from apmax.errors import ParameterError, UnknownNameError
 from apmax.interrupts import cooperative_interrupts
 from apmax.linear import FitResult
 from apmax.splits import test_share
-from apmax.tabular.budget import Budget, planned
+from apmax.tabular.budget import Budget, OutOfTime, planned
 from apmax.tabular.columns import INTERCEPT, frame_like
 from apmax.tabular.effects import Effect, scaled
 from apmax.tabular.leaderboard import Leaderboard, simplest_within_error
@@ -166,9 +167,12 @@ class AutoAPClassifier(BinaryAPClassifier):
             search = Search(
                 data, given.splits, seed=int(seed), n_jobs=self.n_jobs, progress=progress
             )
+            predicted: dict[str, float] = {}
+            fitted = [name for name in names if name != STACK]
             if budget.seconds is not None:
-                names, search = planned(names, search, budget, self.select)
-            candidates = self._fitted([name for name in names if name != STACK], search, budget)
+                predicted, search = planned(fitted, search, budget, self.select)
+                fitted = list(predicted)
+            candidates = self._fitted(fitted, search, budget, predicted)
         evaluations = _evaluated(candidates, search, target.total, stacked=STACK in names)
         self._choose(evaluations, candidates, search)
         self.classes_, self.pos_label_ = target.classes, target.pos_label
@@ -253,18 +257,27 @@ class AutoAPClassifier(BinaryAPClassifier):
         in_order = np.argsort(places)
         return {columns.names[places[k]]: parts[:, k] for k in in_order}, intercept
 
-    def _fitted(self, names: list[str], search: Search, budget: Budget) -> dict[str, Candidate]:
+    def _fitted(
+        self, names: list[str], search: Search, budget: Budget, predicted: dict[str, float]
+    ) -> dict[str, Candidate]:
         """Fit the models until all are complete, the budget is used up, or Ctrl-C is pressed."""
         found: dict[str, Candidate] = {}
         search.progress.expect(sum(map(search.fits, names)))
         message, interrupted = "all models were fitted", False
-        for name in sorted(names, key=lambda name: name != self.select):  # the selected one first
-            if found and budget.left < 0:
+        # The selected one first; within a budget the additive model, the slowest one, last.
+        last = ADDITIVE if predicted else None
+        for name in sorted(names, key=lambda name: (name != self.select, name == last)):
+            slower = max(1.0, _ratio(found, predicted))
+            if found and slower * predicted.get(name, 0.0) > budget.left:
                 message = f"`time_budget` was used up before {name}"
                 warnings.warn(message, stacklevel=4)
-                break
+                continue
+            search.progress.after_each = partial(budget.check, name) if found else None
             try:
                 found[name] = search.fit(name)
+            except OutOfTime as error:
+                message = str(error)
+                warnings.warn(message, stacklevel=4)
             except KeyboardInterrupt:
                 if not found:
                     raise
@@ -341,6 +354,12 @@ class AutoAPClassifier(BinaryAPClassifier):
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
+
+
+def _ratio(found: dict[str, Candidate], predicted: dict[str, float]) -> float:
+    """Return the seconds that models have taken, relative to those predicted."""
+    expected = sum(predicted.get(name, 0.0) for name in found)
+    return sum(one.seconds for one in found.values()) / expected if expected else 0.0
 
 
 def _evaluated(

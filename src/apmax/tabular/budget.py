@@ -18,16 +18,20 @@ from apmax.tabular.library import ADDITIVE, STACK
 from apmax.tabular.search import Search
 
 logger = logging.getLogger("apmax")
-PILOT_ROWS = 250, 1000
+PILOT_ROWS = 1000, 4000
 """Rows of the fits that predict how long the others take."""
-MOST_GROWTH = 1.1
-"""Largest exponent of the number of rows in the predicted time of a fit."""
+FEW_ROWS = 250
+"""Rows of a fit before them, which compiles what is not compiled yet."""
+GROWTH = 1.0, 1.3
+"""Limits of the exponent of the number of rows in the predicted time of a fit."""
 LEAST_ROWS = 5000
 """Number of rows below which models are left out rather than more rows."""
 RESERVE = 0.8
 """Share of the remaining time that is planned for."""
 PILOT_SHARE = 0.35
 """Share of the budget after which no further model is tried on a few rows."""
+SECOND_PILOT = 0.15
+"""Share of the budget that the fits to more rows may take."""
 
 
 class Plan(NamedTuple):
@@ -35,6 +39,10 @@ class Plan(NamedTuple):
 
     models: list[str]
     rows: int
+
+
+class OutOfTime(Exception):
+    """Ends the fit of a model when the budget is used up."""
 
 
 class Budget:
@@ -56,6 +64,11 @@ class Budget:
         """Return the share of the budget that is used up."""
         return 0.0 if self.seconds is None else 1.0 - self.left / self.seconds
 
+    def check(self, name: str) -> None:
+        """Raise OutOfTime if the budget is used up."""
+        if self.left < 0:
+            raise OutOfTime(f"`time_budget` was used up during {name}")
+
     def plan(self, predicted: Mapping[str, Callable[[int], float]], rows: int) -> Plan:
         """Choose models and rows; `predicted` gives the seconds of a model by number of rows.
 
@@ -71,7 +84,7 @@ class Budget:
         enough = min(rows, LEAST_ROWS)
         while len(models) > 1 and seconds(enough) > time_left:
             models.remove(max(models[1:], key=lambda name: predicted[name](enough)))
-        sizes = np.unique(np.geomspace(min(rows, PILOT_ROWS[1]), rows, 50).astype(int))
+        sizes = np.unique(np.geomspace(min(rows, PILOT_ROWS[0]), rows, 50).astype(int))
         fitting = [int(size) for size in sizes if seconds(int(size)) <= time_left]
         if not fitting:
             needed = seconds(int(sizes[0]))
@@ -86,34 +99,20 @@ class Budget:
 
 def planned(
     names: list[str], search: Search, budget: Budget, needed: str | None = None
-) -> tuple[list[str], Search]:
+) -> tuple[dict[str, float], Search]:
     """Leave out models and sample rows if the search would exceed the budget; warn about it.
 
-    Two fits of each model to few rows predict how long the others take. The model `needed`, or
-    else the simplest one, is never left out.
+    One or two fits of each model to few rows predict how long the others take. The model `needed`,
+    or else the simplest one, is never left out. Returns the predicted seconds of each model.
     """
-    n, folds = search.data.positive.size, len(search.splits)
-    predicted: dict[str, Callable[[int], float]] = {}
-    order = sorted(names, key=lambda name: (name != needed, name == ADDITIVE))
-    for name in order:  # the first is never left out, and the most expensive one comes last
-        if name != STACK and (budget.used < PILOT_SHARE or not predicted):
-            fits = (
-                folds / DEFAULT_FOLDS if name == ADDITIVE else folds * 0.8 + (not search.partition)
-            )
-            try:
-                search.pilot(name, min(PILOT_ROWS[0], n))  # compiles what is not compiled yet
-                few, more = (search.pilot(name, min(size, n)) for size in PILOT_ROWS)
-            except ValueError as error:  # of a sample that is too small for the model
-                logger.info("no prediction of the time of %s: %s", name, error)
-                continue
-            fits /= 1 if name == ADDITIVE else min(effective_n_jobs(search.n_jobs), folds)
-            predicted[name] = partial(_extrapolated, fits * few, fits * more)
+    n = search.data.positive.size
+    predicted = _predicted(names, search, budget, needed)
     plan = budget.plan(predicted, n)
     dropped = [name for name in names if name != STACK and name not in plan.models]
-    kept = [name for name in names if name not in dropped]
     message = f"`time_budget` = {budget.seconds:g} s"
     if dropped:
         warnings.warn(f"{message} leaves no time for {', '.join(dropped)}", stacklevel=4)
+    kept = {name: predicted[name](plan.rows) for name in names if name in plan.models}
     if plan.rows == n:
         return kept, search
     warnings.warn(
@@ -122,8 +121,43 @@ def planned(
     return kept, search.sampled(plan.rows)
 
 
-def _extrapolated(few: float, more: float, rows: int) -> float:
-    """Return the seconds for a number of rows from those for each of PILOT_ROWS."""
-    ratio = PILOT_ROWS[1] / PILOT_ROWS[0]
-    growth = np.clip(np.log(max(more, 1e-9) / max(few, 1e-9)) / np.log(ratio), 0.5, MOST_GROWTH)
-    return float(more * max(1.0, rows / PILOT_ROWS[1]) ** growth)
+def _predicted(
+    names: list[str], search: Search, budget: Budget, needed: str | None
+) -> dict[str, Callable[[int], float]]:
+    """Return the seconds of each model by number of rows."""
+    n, folds = search.data.positive.size, len(search.splits)
+    pilots: dict[str, list[tuple[int, float]]] = {}
+    for size in PILOT_ROWS:
+        if pilots and 4 * sum(of_model[-1][1] for of_model in pilots.values()) > (
+            SECOND_PILOT * (budget.seconds or np.inf)
+        ):
+            break
+        for name in sorted(names, key=lambda name: (name != needed, name == ADDITIVE)):
+            first = size == PILOT_ROWS[0]
+            if name == STACK or (first and pilots and budget.used > PILOT_SHARE):
+                continue
+            try:
+                if first:
+                    search.pilot(name, min(FEW_ROWS, n))
+                measured = min(size, n), search.pilot(name, min(size, n))
+            except ValueError as error:  # of a sample that is too small for the model
+                logger.info("no prediction of the time of %s: %s", name, error)
+                continue
+            pilots.setdefault(name, []).append(measured)
+        if n <= size:
+            break
+    fits = folds * 0.8 + (not search.partition)
+    fits /= min(effective_n_jobs(search.n_jobs), folds)
+    return {
+        name: partial(_extrapolated, folds / DEFAULT_FOLDS if name == ADDITIVE else fits, of_model)
+        for name, of_model in pilots.items()
+    }
+
+
+def _extrapolated(fits: float, pilots: list[tuple[int, float]], rows: int) -> float:
+    """Return the seconds of so many fits to a number of rows, from those of the pilots."""
+    growth, (size, seconds) = GROWTH[0], pilots[-1]
+    if len(pilots) > 1:
+        ratio = max(seconds, 1e-9) / max(pilots[0][1], 1e-9)
+        growth = float(np.clip(np.log(ratio) / np.log(size / pilots[0][0]), *GROWTH))
+    return float(fits * seconds * max(1.0, rows / size) ** growth)
