@@ -118,8 +118,11 @@ def persisted(client: Client, parts: Sequence[Any]) -> list[Any]:
 
 
 def raw_block(X: Any, y: Any, weight: Any, index: int, dtype: str) -> RawBlock:
-    """Return a partition as arrays."""
+    """Return a partition as arrays; labels and weights may be columns of a frame, by name."""
     where = f"partition {index}: "
+    roles = [one for one in (y, weight) if isinstance(one, str)]
+    table, X = X, X.drop(columns=roles) if roles else X
+    y, weight = (table[one] if isinstance(one, str) else one for one in (y, weight))
     if not sp.issparse(X):
         try:
             X = np.ascontiguousarray(X, dtype=dtype)
@@ -193,9 +196,12 @@ def _without_task(keys: list[Any], dask_scheduler: Any) -> list[str]:
 
 
 def partition_error(error: KilledWorker) -> PartitionError:
-    """Return an error that names the partition whose workers ended."""
+    """Return an error that names the partition whose workers ended.
+
+    Keys of arrays and frames are (name, partition, …), ours end with the partition.
+    """
     key = str(getattr(error, "task", error))
-    number = re.search(r"(\d+)\W*$", key)
+    number = re.search(r"', (\d+)", key) or re.search(r"(\d+)$", key)
     where = f"partition {number[1]}" if number else f"task {key}"
     return PartitionError(
         f"workers that computed {where} ended repeatedly, most often for lack of memory: use "
