@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 READY := .venv/.ready
 DEMO_READY := .venv/.demo-ready
 
-.PHONY: help setup test test-min soak lint format demo bench bench-linear bench-quality bench-torch bench-surrogates bench-tabular browser audit hashes clean
+.PHONY: help setup test test-min soak lint format demo bench bench-linear bench-quality bench-torch bench-surrogates bench-tabular bench-scale browser audit hashes clean
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
@@ -72,6 +72,9 @@ bench-surrogates: setup  ## compare held-out AP of networks trained by either su
 bench-tabular: setup  ## compare models of tables by test AP, log-loss and CPU time; continues stored results
 	@$(PIP) install --constraint constraints.txt --group bench
 	@$(ONE_THREAD) $(BIN)/python -m benchmarks.tabular
+
+bench-scale: setup  ## benchmark fits of data larger than memory and fits with Dask; needs 15 GB of disk
+	@$(BIN)/python -m benchmarks.scale
 
 browser:  ## install Chromium for the report's tests, where possible
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || \

@@ -55,7 +55,17 @@ __all__ = [
     "surrogate_ap",
 ]
 
-_MODULES = {"errors", "linear", "methods", "metrics", "objective", "tabular", "torch"}
+_MODULES = {
+    "dask",
+    "errors",
+    "linear",
+    "methods",
+    "metrics",
+    "objective",
+    "scale",
+    "tabular",
+    "torch",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import runpy
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ import dask.array as da  # noqa: E402
 
 from apmax.dask import DaskAPClassifier  # noqa: E402
 
+ROOT = Path(__file__).parents[2]
 ROWS, PARTS = 4000, 8
 
 
@@ -127,13 +130,12 @@ def test_kills_in_every_stage_leave_the_same_bits(expected: np.ndarray) -> None:
     np.testing.assert_array_equal(np.append(model.coef_, model.intercept_), expected)
 
 
-def test_a_restarted_worker_gives_the_same_bits(expected: np.ndarray) -> None:
-    with with_nanny(1) as client:
-        model = DaskAPClassifier(alpha=0.1, client=client)
-        model.on_progress = killer = Killer(client, ("average precision", 1))
-        model.fit(*data())
-    assert killer.killed == 1
-    np.testing.assert_array_equal(np.append(model.coef_, model.intercept_), expected)
+def test_the_example_survives_a_kill_with_the_same_coefficients() -> None:
+    """Its worker is restarted by a nanny."""
+    example = runpy.run_path(str(ROOT / "examples" / "dask_cluster.py"))
+    ap, difference = example["main"](rows=20_000, partitions=4)
+    assert ap > 0.1
+    assert difference == 0.0
 
 
 def deadly(part: np.ndarray, block_info: Any = None) -> np.ndarray:
