@@ -27,6 +27,7 @@ from apmax.errors import (
 )
 from apmax.objective._pair_sums import NO_WEIGHTS
 from apmax.scale.blocks import Block
+from apmax.scale.sums import check_block_weights
 from apmax.validation import Floats
 
 T = TypeVar("T")
@@ -147,6 +148,10 @@ def raw_block(X: Any, y: Any, weight: Any, index: int, dtype: str) -> RawBlock:
             f"{where}sample_weight has {v.size} rows and y {labels.size}: give both the same "
             "partitions"
         )
+    try:
+        check_block_weights(v)
+    except ApmaxError as error:
+        raise type(error)(f"{where}{error}") from None
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         raise LabelError(f"{where}y has missing labels: drop these rows")
     return RawBlock(X, labels, v)

@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apmax.errors import FileError, FileFormatError, LabelError, NonFiniteError, NotNumericError
+from apmax.errors import (
+    FileError,
+    FileFormatError,
+    LabelError,
+    NonFiniteError,
+    NotNumericError,
+    WeightError,
+)
 from apmax.interrupts import raise_if_interrupted
 from apmax.objective._pair_sums import NO_WEIGHTS
 from apmax.scale.blocks import block_rows
@@ -177,6 +184,12 @@ class TableFiles(RawFiles):
         weight = self.weights(batch)
         if self.weight is not None:
             _check_finite(weight[:, None], [self.weight], path, row)
+            if weight.min() < 0:
+                at = int(np.argmin(weight))
+                raise WeightError(
+                    f"{path}: column {self.weight!r} is {weight[at]} in row {row + at}, but "
+                    "weights must be ≥ 0: use 0 to leave a row out"
+                )
         _check_finite(X, columns, path, row)
         return Batch(X, labels, weight)
 
