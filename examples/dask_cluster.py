@@ -27,7 +27,7 @@ def transactions(rows: int, partitions: int) -> tuple[Any, Any]:
 
 
 def main(rows: int = 400_000, partitions: int = 8) -> tuple[float, float]:
-    cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0")
     with cluster, Client(cluster) as client:
         X, y = transactions(rows, partitions)
 

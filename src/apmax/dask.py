@@ -87,7 +87,7 @@ result_
     >>> import dask.array as da
     >>> from distributed import Client
     >>> from apmax.dask import DaskAPClassifier, average_precision
-    >>> client = Client(processes=False, n_workers=1, dashboard_address=":0")
+    >>> client = Client(processes=False, host="127.0.0.1", dashboard_address="127.0.0.1:0")
     >>> X = da.random.default_rng(0).normal(size=(10_000, 5), chunks=(2_500, 5))
     >>> y = X[:, 0] + X[:, 1] > 2.5
     >>> model = DaskAPClassifier().fit(X, y)

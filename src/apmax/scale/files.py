@@ -120,11 +120,13 @@ class RawFiles:
     def _record_batches(self, path: Path, columns: list[str]) -> Iterator[Any]:
         rows = block_rows(len(self.columns))
         if self.format == "parquet":
+            import pyarrow as pa
             import pyarrow.parquet as pq
 
             # Without a stream of its own, each column of a row group is held in memory.
             with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:
                 yield from file.iter_batches(batch_size=rows, columns=columns)
+            pa.default_memory_pool().release_unused()
             return
         scanner = self._dataset(path).scanner(
             columns=columns, batch_size=rows, batch_readahead=1, fragment_readahead=1
