@@ -9,7 +9,7 @@ DEMO_READY := .venv/.demo-ready
 AXE := .browser/axe.min.js
 AXE_SHA256 := 2277b0a3ef47af9b52497faa3e71598e86e0a0e5e6eb295207a5657ede4709af
 
-.PHONY: help setup test test-min soak lint format demo picture bench bench-linear bench-quality bench-torch bench-surrogates bench-tabular bench-remedies browser docs docs-gallery docs-serve numbers dist audit hashes clean
+.PHONY: help setup test test-min soak lint format demo picture bench bench-linear bench-quality bench-torch bench-surrogates bench-tabular bench-remedies bench-scale browser docs docs-gallery docs-serve numbers dist audit hashes clean
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
@@ -88,6 +88,9 @@ bench-tabular: setup  ## compare models of tables by test AP, log-loss and CPU t
 bench-remedies: setup  ## compare class weights, SMOTE, focal loss and other boosting libraries by test AP
 	@$(PIP) install --constraint constraints.txt --group bench
 	@$(ONE_THREAD) $(BIN)/python -m benchmarks.remedies
+
+bench-scale: setup  ## benchmark fits of data larger than memory and fits with Dask; needs 15 GB of disk
+	@$(BIN)/python -m benchmarks.scale
 
 docs: setup  ## build the documentation site into site/; fails on any broken link or reference
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean

@@ -84,16 +84,26 @@ def evaluation_lines() -> Iterator[Line]:
         flat.close()
 
 
-FIT_FILES = """
+PEAK = """
+def peak():  # not ru_maxrss, which a child inherits
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+"""
+FIT_FILES = (
+    PEAK
+    + """
 import json, resource, sys, time
 from apmax import APClassifier
 start = time.time()
 model = APClassifier().fit_files(sys.argv[1], "y", cache=json.loads(sys.argv[2]))
 usage = resource.getrusage(resource.RUSAGE_SELF)
 print(json.dumps({"cpu": usage.ru_utime + usage.ru_stime, "seconds": time.time() - start,
-    "rss": usage.ru_maxrss / 1024, "iterations": model.n_iter_, "coef": model.coef_[0].tolist()}))
+    "rss": peak(), "iterations": model.n_iter_, "coef": model.coef_[0].tolist()}))
 """
-FIT_MEMORY = """
+)
+FIT_MEMORY = (
+    PEAK
+    + """
 import json, resource, sys, time
 import numpy as np
 import pyarrow.dataset as ds
@@ -110,8 +120,9 @@ del table
 model = APClassifier().fit(X, y)
 usage = resource.getrusage(resource.RUSAGE_SELF)
 print(json.dumps({"cpu": usage.ru_utime + usage.ru_stime, "seconds": time.time() - start,
-    "rss": usage.ru_maxrss / 1024, "iterations": model.n_iter_, "coef": model.coef_[0].tolist()}))
+    "rss": peak(), "iterations": model.n_iter_, "coef": model.coef_[0].tolist()}))
 """
+)
 
 
 def run(program: str, *arguments: str) -> dict[str, Any]:

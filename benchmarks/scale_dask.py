@@ -1,7 +1,127 @@
+"""Fits with Dask: overhead of scheduler and client, speed-up, and killed workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
 
 from benchmarks.timing import Line
 
+PARTITION_ROWS = 533_000
+"""128 MB of 30 features in double precision."""
+PARTITIONS = 8
+KILLS = 20
+STAGES = ("logistic regression", "average precision")
+
+
+def features_of(part: int, rows: int) -> np.ndarray:
+    from benchmarks.scale import rare
+
+    return rare(rows, part, np.float64)[0]
+
+
+def labels_of(part: int, rows: int) -> np.ndarray:
+    from benchmarks.scale import rare
+
+    return rare(rows, part, np.float64)[1]
+
+
+def collections(rows: int, parts: int) -> tuple[Any, Any]:
+    """Arrays whose partitions the workers generate, so that they can do so again."""
+    import dask
+    import dask.array as da
+
+    X, y = (
+        [
+            da.from_delayed(dask.delayed(function)(part, rows), (rows, *shape), dtype)
+            for part in range(parts)
+        ]
+        for function, shape, dtype in ((features_of, (30,), float), (labels_of, (), bool))
+    )
+    return da.concatenate(X), da.concatenate(y)
+
+
+@contextmanager
+def cluster(workers: int) -> Iterator[Any]:
+    import dask
+    import distributed
+
+    settings = {
+        "distributed.comm.timeouts.connect": "3s",
+        "distributed.scheduler.allowed-failures": KILLS + 1,
+    }
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            memory_limit="8GB",
+            dashboard_address="127.0.0.1:0",
+            silence_logs=50,
+        ) as local,
+        distributed.Client(local) as client,
+    ):
+        yield client
+
+
+def _cpu_of_workers(client: Any) -> float:
+    return float(sum(client.run(time.process_time).values()))
+
 
 def dask_lines() -> Iterator[Line]:
-    yield from ()
+    from apmax.dask import DaskAPClassifier
+
+    seconds, models = {}, {}
+    for workers in (1, 2, 4):
+        with cluster(workers) as client:
+            DaskAPClassifier(max_iter=1, tol=1.0, client=client).fit(*collections(5000, 2))
+            X, y = (client.persist(one) for one in collections(PARTITION_ROWS, PARTITIONS))
+            (X.sum() + y.sum()).compute()
+            cpu, of_workers, start = time.process_time(), _cpu_of_workers(client), time.time()
+            model = DaskAPClassifier(client=client).fit(X, y)
+            seconds[workers] = time.time() - start
+            share = (time.process_time() - cpu) / (_cpu_of_workers(client) - of_workers)
+            models[workers] = np.append(model.coef_, model.intercept_)
+            print(f"({workers} workers: {seconds[workers]:.1f} s, {model.n_iter_} iterations)")
+            if workers == 2:
+                yield Line("CPU of scheduler and client / CPU of workers, %", 100 * share, 10)
+    same = all(np.array_equal(models[1], other) for other in models.values())
+    yield Line("bits equal for 1, 2 and 4 workers", float(same), 1, at_least=True)
+    yield Line("1 → 2 workers, speed-up on two cores", seconds[1] / seconds[2], 1.6, at_least=True)
+    yield from _kills()
+
+
+def _kills() -> Iterator[Line]:
+    """Kill workers in turn, in every stage, until `KILLS` have died."""
+    from apmax.dask import DaskAPClassifier
+
+    killed, equal, fits = 0, 0, 0
+    with cluster(2) as client:
+        expected = DaskAPClassifier(alpha=0.1, client=client).fit(*collections(5000, 4))
+        rng = np.random.default_rng(0)
+        while killed < KILLS:
+            at = {(stage, int(rng.integers(1, 6))) for stage in STAGES}
+
+            def kill(stage: str, done: int, of: int, ap: float, at: Any = at) -> None:
+                nonlocal killed
+                if (stage, done) in at:
+                    pids = sorted(client.run(os.getpid).values())
+                    os.kill(pids[killed % len(pids)], signal.SIGKILL)
+                    killed += 1
+
+            model = DaskAPClassifier(alpha=0.1, client=client)
+            model.on_progress = kill
+            model.fit(*collections(5000, 4))
+            fits += 1
+            equal += int(
+                np.array_equal(model.coef_, expected.coef_)
+                and np.array_equal(model.intercept_, expected.intercept_)
+            )
+    print(f"({killed} kills in {fits} fits)")
+    yield Line("bits equal after kills, share of fits", equal / fits, 1, at_least=True)

@@ -28,6 +28,8 @@ HERE = ("localhost", "::1")
 
 def _only_here(connect: Callable[..., Any]) -> Callable[..., Any]:
     def checked(self: socket.socket, address: Any) -> Any:
+        if self.type == socket.SOCK_DGRAM:  # sends nothing; Dask asks the system for its address so
+            return connect(self, address)
         host = address[0] if isinstance(address, tuple) else "localhost"  # a path, of a Unix socket
         if host not in HERE and not str(host).startswith("127."):
             raise RuntimeError(f"a test connects to {address!r}: only loopback is allowed")

@@ -32,7 +32,7 @@ PUBLIC = {
 
 OPTIONAL = {
     "torch", "pandas", "pyarrow", "matplotlib", "typer", "rich", "pooch", "numba", "skops",
-    "jinja2",
+    "jinja2", "dask", "distributed",
 }  # fmt: skip
 
 

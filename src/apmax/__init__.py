@@ -58,7 +58,18 @@ __all__ = [
     "surrogate_ap",
 ]
 
-_MODULES = {"app", "errors", "linear", "methods", "metrics", "objective", "tabular", "torch"}
+_MODULES = {
+    "app",
+    "dask",
+    "errors",
+    "linear",
+    "methods",
+    "metrics",
+    "objective",
+    "scale",
+    "tabular",
+    "torch",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -87,13 +87,13 @@ result_
     >>> import dask.array as da
     >>> from distributed import Client
     >>> from apmax.dask import DaskAPClassifier, average_precision
-    >>> client = Client(processes=False, n_workers=1, dashboard_address=":0")
+    >>> client = Client(processes=False, host="127.0.0.1", dashboard_address="127.0.0.1:0")
     >>> X = da.random.default_rng(0).normal(size=(10_000, 5), chunks=(2_500, 5))
-    >>> y = X[:, 0] + X[:, 1] ** 2 > 3
+    >>> y = X[:, 0] + X[:, 1] > 2.5
     >>> model = DaskAPClassifier().fit(X, y)
     >>> scores = model.decision_function(X)  # lazy
     >>> round(float(average_precision(y, scores)), 2)
-    0.63
+    1.0
     >>> client.close()
     """
 
@@ -142,7 +142,7 @@ result_
         client = self._client()
         X, y, sample_weight = _collections(X, y, sample_weight)
         _warn_if_scattered(client, X, y, sample_weight)
-        names = list(X.columns) if hasattr(X, "columns") else None
+        names = _features(X, y, sample_weight)
         with cooperative_interrupts():
             raw = persisted(client, _raw_parts(X, y, sample_weight))
             try:
@@ -273,25 +273,18 @@ def average_precision(
 
 
 def _collections(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
-    """Return Dask collections of paths and of names of columns."""
+    """Return Dask collections of paths; names of columns are checked and stay."""
     if isinstance(X, (str, os.PathLike)):
         import dask.dataframe as dd
 
         X = dd.read_parquet(os.fspath(X))
-    roles = [one for one in (y, sample_weight) if isinstance(one, str)]
-    if roles:
-        missing = [one for one in roles if one not in getattr(X, "columns", [])]
-        if missing:
-            raise ParameterError(
-                f"{missing[0]!r} is not a column of X: pass a Dask Series or array, or the name of "
-                "a column of a DataFrame or of Parquet files"
-            )
-        table = X
-        X = table.drop(columns=roles)
-        y = table[y] if isinstance(y, str) else y
-        sample_weight = table[sample_weight] if isinstance(sample_weight, str) else sample_weight
     for name, value in (("X", X), ("y", y), ("sample_weight", sample_weight)):
-        if value is not None and not dask.is_dask_collection(value):
+        if isinstance(value, str) and value not in getattr(X, "columns", []):
+            raise ParameterError(
+                f"`{name}` = {value!r} is not a column of X: pass a Dask Series or array, or the "
+                "name of a column of a DataFrame or of Parquet files"
+            )
+        if not (value is None or isinstance(value, str) or dask.is_dask_collection(value)):
             raise ParameterError(
                 f"`{name}` must be a Dask collection, got {type(value).__name__}: use "
                 "apmax.APClassifier for data in memory"
@@ -319,18 +312,31 @@ def _aligned(one: Any, X: Any) -> Any:
 
 def _raw_parts(X: Any, y: Any, sample_weight: Any) -> list[Any]:
     """Return one Delayed block per partition."""
-    kinds = [X.dtype] if hasattr(X, "dtype") else list(X.dtypes)
-    single = all(kind == np.float32 for kind in kinds)
-    columns = [_parts(X), _parts(y)]
-    columns.append([None] * len(columns[0]) if sample_weight is None else _parts(sample_weight))
+    names = _features(X, y, sample_weight)
+    kinds = [X.dtype] if names is None else [X.dtypes[name] for name in names]
+    dtype = "float32" if all(kind == np.float32 for kind in kinds) else "float64"
+    columns = [_parts(X)]
+    for one in (y, sample_weight):
+        named = one is None or isinstance(one, str)
+        columns.append([one] * len(columns[0]) if named else _parts(one))
     if len({len(one) for one in columns}) > 1:
         raise ShapeError(
-            f"X has {len(columns[0])} partitions, y {len(columns[1])}: give both the same, for "
-            "example with repartition or rechunk"
+            f"X has {len(columns[0])} partitions, y {len(columns[1])} and sample_weight "
+            f"{len(columns[2])}: give them the same, for example with repartition or rechunk"
         )
     block = dask.delayed(raw_block, pure=False)
-    dtype = "float32" if single else "float64"
     return [block(*row, i, dtype) for i, row in enumerate(zip(*columns, strict=True))]
+
+
+def _features(X: Any, y: Any, sample_weight: Any) -> list[Any] | None:
+    """Return the columns of a DataFrame that are features."""
+    if not hasattr(X, "columns"):
+        return None
+    return [name for name in X.columns if name not in _roles(y, sample_weight)]
+
+
+def _roles(*columns: Any) -> list[str]:
+    return [one for one in columns if isinstance(one, str)]
 
 
 def _parts(collection: Any) -> list[Any]:
@@ -339,7 +345,8 @@ def _parts(collection: Any) -> list[Any]:
             f"a Dask array or Series is needed, got {type(collection).__name__}: for data in "
             "memory use apmax.average_precision"
         )
-    parts = collection.to_delayed()
+    # Optimised on their own, frames of the same files would get different partitions.
+    parts = collection.to_delayed(optimize_graph=not hasattr(collection, "divisions"))
     return list(np.asarray(parts, dtype=object).ravel())
 
 
@@ -355,7 +362,7 @@ def _predict(X: Any, model: APClassifier, method: str) -> Any:
 
 
 def _warn_if_scattered(client: Client, *collections: Any) -> None:
-    given = [one for one in collections if one is not None]
+    given = [one for one in collections if dask.is_dask_collection(one)]
     keys = unrecomputable(client, *given)
     if keys:
         warnings.warn(

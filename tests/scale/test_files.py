@@ -181,7 +181,7 @@ BAD_TABLES: list[tuple[str, dict[str, Any], type[Exception], str]] = [
     ("three classes", {"y": np.arange(N) % 3}, LabelError, r"two classes"),
     ("null label", {"y": labels_with_null}, LabelError, r"1 missing labels in rows 0 to 299"),
     ("NaN label", {"y": np.where(Y, 1.0, np.nan)}, LabelError, r"missing labels"),
-    ("negative weight", {"v": np.where(Y, -1.0, 1.0)}, WeightError, r"must be ≥ 0, got -1"),
+    ("negative weight", {"v": np.where(Y, -1.0, 1.0)}, WeightError, r"'v' is -1\.0 in row \d+"),
     ("NaN weight", {"v": np.where(Y, np.nan, 1.0)}, NonFiniteError, r"column 'v' is nan"),
     ("no weight", {"v": np.where(Y, 0.0, 1.0)}, WeightError, r"0 for every positive"),
 ]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import runpy
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from apmax.errors import PartitionError
+from apmax.errors import ParameterError, PartitionError
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -19,6 +23,7 @@ import dask.array as da  # noqa: E402
 
 from apmax.dask import DaskAPClassifier  # noqa: E402
 
+ROOT = Path(__file__).parents[2]
 ROWS, PARTS = 4000, 8
 
 
@@ -33,52 +38,67 @@ def data() -> tuple[Any, Any]:
     return X, X[:, 0] + X[:, 1] ** 2 > 3
 
 
+SETTINGS = {
+    "distributed.scheduler.allowed-failures": 10,
+    "distributed.comm.timeouts.connect": "5s",
+    "distributed.worker.use-file-locking": False,
+}
+WORKER = [sys.executable, "-m", "distributed.cli.dask_worker", "--no-nanny", "--no-dashboard"]
+
+
 @contextmanager
-def processes(workers: int, *, nanny: bool) -> Iterator[Any]:
-    """Start a cluster of processes, with or without a nanny that restarts them."""
-    settings = {
-        "distributed.scheduler.allowed-failures": 10,
-        "distributed.comm.timeouts.connect": "60s",
-        "distributed.comm.retry.count": 2,
-        "distributed.deploy.lost-worker-timeout": "1s",
-    }
+def with_nanny(workers: int, **settings: Any) -> Iterator[Any]:
+    """Start a cluster of processes that are restarted when they end."""
     with (
-        dask.config.set(settings),
+        dask.config.set({**SETTINGS, **settings}),
         distributed.LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
             processes=True,
             dashboard_address="127.0.0.1:0",
             silence_logs=50,
-            worker_class="distributed.Nanny" if nanny else "distributed.Worker",
         ) as cluster,
         distributed.Client(cluster, timeout=60) as client,
     ):
         yield client
 
 
-class Killer:
-    """Kills one worker each time a stage is reached."""
+@contextmanager
+def without_nanny(workers: int) -> Iterator[Any]:
+    """Start a scheduler and worker processes that nobody restarts."""
+    with (
+        dask.config.set(SETTINGS),
+        distributed.LocalCluster(
+            n_workers=0, dashboard_address="127.0.0.1:0", silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster, timeout=60) as client,
+    ):
+        command = [*WORKER, cluster.scheduler_address, "--nthreads", "1", "--host", "127.0.0.1"]
+        nowhere = subprocess.DEVNULL
+        started = [
+            subprocess.Popen(command, stdout=nowhere, stderr=nowhere) for _ in range(workers)
+        ]
+        try:
+            client.wait_for_workers(workers, timeout=60)
+            yield client
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
 
-    def __init__(self, client: Any, stages: set[tuple[str, int]], most: int) -> None:
-        self.client, self.stages, self.left, self.killed = client, stages, most, 0
+
+class Killer:
+    """Kills a worker each time one of the stages is reached."""
+
+    def __init__(self, client: Any, *stages: tuple[str, int]) -> None:
+        self.client, self.stages, self.killed = client, set(stages), 0
 
     def __call__(self, stage: str, done: int, of: int, ap: float) -> None:
-        if self.left and (stage, done) in self.stages:
-            self.stages.discard((stage, done))
+        if (stage, done) in self.stages:
             pids = sorted(self.client.run(os.getpid).values())
-            if pids and os.getpid() not in pids:
-                os.kill(pids[done % len(pids)], signal.SIGKILL)
-                self.killed += 1
-                self.left -= 1
-
-
-STAGES = {
-    ("logistic regression", 1),
-    ("logistic regression", 3),
-    ("average precision", 0),
-    ("average precision", 1),
-}
+            assert os.getpid() not in pids
+            os.kill(pids[0], signal.SIGKILL)
+            self.killed += 1
 
 
 @pytest.fixture(scope="module")
@@ -94,13 +114,28 @@ def expected() -> np.ndarray:
     return np.append(model.coef_, model.intercept_)
 
 
+def test_without_a_cluster_the_error_says_what_to_do() -> None:
+    with pytest.raises(ParameterError, match=r"distributed\.Client\(\)"):
+        DaskAPClassifier().fit(*data())
+
+
 def test_kills_in_every_stage_leave_the_same_bits(expected: np.ndarray) -> None:
-    with processes(2, nanny=True) as client:
+    with without_nanny(3) as client:
         model = DaskAPClassifier(alpha=0.1, client=client)
-        model.on_progress = killer = Killer(client, set(STAGES), most=4)
+        model.on_progress = killer = Killer(
+            client, ("logistic regression", 2), ("average precision", 1)
+        )
         model.fit(*data())
-    assert killer.killed == 4
+    assert killer.killed == 2
     np.testing.assert_array_equal(np.append(model.coef_, model.intercept_), expected)
+
+
+def test_the_example_survives_a_kill_with_the_same_coefficients() -> None:
+    """Its worker is restarted by a nanny."""
+    example = runpy.run_path(str(ROOT / "examples" / "dask_cluster.py"))
+    ap, difference = example["main"](rows=20_000, partitions=4)
+    assert ap > 0.1
+    assert difference == 0.0
 
 
 def deadly(part: np.ndarray, block_info: Any = None) -> np.ndarray:
@@ -111,13 +146,12 @@ def deadly(part: np.ndarray, block_info: Any = None) -> np.ndarray:
 
 def test_a_partition_that_kills_its_workers_is_named() -> None:
     X, y = data()
-    with processes(1, nanny=True) as client, dask.config.set():
-        client.run_on_scheduler(_allow_no_failures)
+    one_at_a_time: dict[str, Any] = {
+        "distributed.scheduler.allowed-failures": 0,
+        "distributed.scheduler.worker-saturation": 1.0,
+    }
+    with with_nanny(1, **one_at_a_time) as client:
         model = DaskAPClassifier(client=client)
         with pytest.raises(PartitionError, match="partition 5 ended repeatedly"):
             model.fit(X.map_blocks(deadly, dtype=float), y)
     assert not hasattr(model, "coef_")
-
-
-def _allow_no_failures(dask_scheduler: Any) -> None:
-    dask_scheduler.allowed_failures = 0

@@ -12,6 +12,8 @@ import numpy as np
 from apmax._compile import inner_kernel, kernel, reordering_kernel
 
 LANES = 8
+TOGETHER = 8
+"""Rows of one class and cell that are added to its table at once."""
 PIECE, PIECE_ENTRIES = 4096, 1 << 17
 """Most rows and most entries of a piece: 1 MB."""
 
@@ -129,7 +131,7 @@ def vector_moment_sums(X, positive, weight, centre, scale, w, minus, plus, of_mi
     """Add Σ v tᵏ and Σ v s(1 − s) tᵏ·(x, 1) of each class: all that ÂP and its gradient need.
 
     Tables are (cells, terms) and (cells, terms, padded row). The rows of a piece are sorted by
-    class and cell and added four at a time, which saves most of the traffic to the tables.
+    class and cell and added eight at a time, which saves most of the traffic to the tables.
     """
     cells = minus.shape[0]
     piece = new_piece(X.shape[1], w.size)
@@ -137,8 +139,8 @@ def vector_moment_sums(X, positive, weight, centre, scale, w, minus, plus, of_mi
     scores = np.empty(rows)
     keys, order = np.empty(rows, np.int64), np.empty(rows, np.int64)
     ends = np.empty(2 * cells + 1, np.int64)
-    factors = np.empty((max(minus.shape[1], plus.shape[1]), 4))
-    four = np.empty(4, np.int64)
+    factors = np.empty((max(minus.shape[1], plus.shape[1]), TOGETHER))
+    chosen = np.empty(TOGETHER, np.int64)
     for begin in range(0, X.shape[0], rows):
         end = min(begin + rows, X.shape[0])
         fill(piece, X, begin, end, centre, scale)
@@ -159,31 +161,34 @@ def vector_moment_sums(X, positive, weight, centre, scale, w, minus, plus, of_mi
             moments = minus[cell] if key < cells else plus[cell]
             vectors = of_minus[cell] if key < cells else of_plus[cell]
             while at < ends[key]:
-                present = min(4, ends[key] - at)
-                for r in range(4):
-                    four[r] = order[at + min(r, present - 1)]
-                    score = scores[four[r]]
+                present = min(TOGETHER, ends[key] - at)
+                for r in range(TOGETHER):
+                    chosen[r] = order[at + min(r, present - 1)]
+                    score = scores[chosen[r]]
                     t = 2.0 * (score * cells - cell) - 1.0
                     term = 0.0
                     if r < present:
-                        term = weight[begin + four[r]] if weight.size else 1.0
+                        term = weight[begin + chosen[r]] if weight.size else 1.0
                     for k in range(moments.size):
                         moments[k] += term
                         factors[k, r] = score * (1.0 - score) * term
                         term *= t
-                add_four(piece, four, factors, vectors)
+                add_rows(piece, chosen, factors, vectors)
                 at += present
 
 
 @reordering_kernel
-def add_four(piece, four, factors, vectors):
-    """Add factor · row of four rows to each vector."""
-    x0, x1, x2, x3 = piece[four[0]], piece[four[1]], piece[four[2]], piece[four[3]]
+def add_rows(piece, rows, factors, vectors):
+    """Add factor · row of `TOGETHER` rows to each vector."""
+    x0, x1, x2, x3 = piece[rows[0]], piece[rows[1]], piece[rows[2]], piece[rows[3]]
+    x4, x5, x6, x7 = piece[rows[4]], piece[rows[5]], piece[rows[6]], piece[rows[7]]
     for k in range(vectors.shape[0]):
-        f0, f1, f2, f3 = factors[k, 0], factors[k, 1], factors[k, 2], factors[k, 3]
-        out = vectors[k]
+        f, out = factors[k], vectors[k]
+        f0, f1, f2, f3, f4, f5, f6, f7 = f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7]
         for i in range(out.size):
-            out[i] += (f0 * x0[i] + f1 * x1[i]) + (f2 * x2[i] + f3 * x3[i])
+            out[i] += ((f0 * x0[i] + f1 * x1[i]) + (f2 * x2[i] + f3 * x3[i])) + (
+                (f4 * x4[i] + f5 * x5[i]) + (f6 * x6[i] + f7 * x7[i])
+            )
 
 
 @kernel

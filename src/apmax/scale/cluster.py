@@ -27,6 +27,7 @@ from apmax.errors import (
 )
 from apmax.objective._pair_sums import NO_WEIGHTS
 from apmax.scale.blocks import Block
+from apmax.scale.sums import check_block_weights
 from apmax.validation import Floats
 
 T = TypeVar("T")
@@ -118,8 +119,11 @@ def persisted(client: Client, parts: Sequence[Any]) -> list[Any]:
 
 
 def raw_block(X: Any, y: Any, weight: Any, index: int, dtype: str) -> RawBlock:
-    """Return a partition as arrays."""
+    """Return a partition as arrays; labels and weights may be columns of a frame, by name."""
     where = f"partition {index}: "
+    roles = [one for one in (y, weight) if isinstance(one, str)]
+    table, X = X, X.drop(columns=roles) if roles else X
+    y, weight = (table[one] if isinstance(one, str) else one for one in (y, weight))
     if not sp.issparse(X):
         try:
             X = np.ascontiguousarray(X, dtype=dtype)
@@ -144,6 +148,10 @@ def raw_block(X: Any, y: Any, weight: Any, index: int, dtype: str) -> RawBlock:
             f"{where}sample_weight has {v.size} rows and y {labels.size}: give both the same "
             "partitions"
         )
+    try:
+        check_block_weights(v)
+    except ApmaxError as error:
+        raise type(error)(f"{where}{error}") from None
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         raise LabelError(f"{where}y has missing labels: drop these rows")
     return RawBlock(X, labels, v)
@@ -193,9 +201,12 @@ def _without_task(keys: list[Any], dask_scheduler: Any) -> list[str]:
 
 
 def partition_error(error: KilledWorker) -> PartitionError:
-    """Return an error that names the partition whose workers ended."""
+    """Return an error that names the partition whose workers ended.
+
+    Keys of arrays and frames are (name, partition, …), ours end with the partition.
+    """
     key = str(getattr(error, "task", error))
-    number = re.search(r"(\d+)\W*$", key)
+    number = re.search(r"', (\d+)", key) or re.search(r"(\d+)$", key)
     where = f"partition {number[1]}" if number else f"task {key}"
     return PartitionError(
         f"workers that computed {where} ended repeatedly, most often for lack of memory: use "

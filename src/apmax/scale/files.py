@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apmax.errors import FileError, FileFormatError, LabelError, NonFiniteError, NotNumericError
+from apmax.errors import (
+    FileError,
+    FileFormatError,
+    LabelError,
+    NonFiniteError,
+    NotNumericError,
+    WeightError,
+)
 from apmax.interrupts import raise_if_interrupted
 from apmax.objective._pair_sums import NO_WEIGHTS
 from apmax.scale.blocks import block_rows
@@ -113,11 +120,13 @@ class RawFiles:
     def _record_batches(self, path: Path, columns: list[str]) -> Iterator[Any]:
         rows = block_rows(len(self.columns))
         if self.format == "parquet":
+            import pyarrow as pa
             import pyarrow.parquet as pq
 
             # Without a stream of its own, each column of a row group is held in memory.
             with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:
                 yield from file.iter_batches(batch_size=rows, columns=columns)
+            pa.default_memory_pool().release_unused()
             return
         scanner = self._dataset(path).scanner(
             columns=columns, batch_size=rows, batch_readahead=1, fragment_readahead=1
@@ -177,6 +186,12 @@ class TableFiles(RawFiles):
         weight = self.weights(batch)
         if self.weight is not None:
             _check_finite(weight[:, None], [self.weight], path, row)
+            if weight.min() < 0:
+                at = int(np.argmin(weight))
+                raise WeightError(
+                    f"{path}: column {self.weight!r} is {weight[at]} in row {row + at}, but "
+                    "weights must be ≥ 0: use 0 to leave a row out"
+                )
         _check_finite(X, columns, path, row)
         return Batch(X, labels, weight)
 

@@ -63,7 +63,7 @@ def statistics(block: Block) -> Statistics:
 
     X, positive, weight = block
     d = X.shape[1]
-    _check_weights(weight)
+    check_block_weights(weight)
     counted = np.ones(positive.size, bool) if not weight.size else weight > 0
     if sp.issparse(X):
         _check_finite(X.data)
@@ -208,7 +208,8 @@ def _weights(block: Block) -> Floats:
     return block.weight if block.weight.size else np.ones(block.positive.size)
 
 
-def _check_weights(weight: Floats) -> None:
+def check_block_weights(weight: Floats) -> None:
+    """Refuse weights that are negative or not finite."""
     if not weight.size:
         return
     if not np.isfinite(weight).all():
