@@ -1,4 +1,4 @@
-"""Test AP of `apmax train` with its defaults beside gradient boosting, and what its advice is worth.
+"""Test AP of `apmax train` beside gradient boosting, and what its advice is worth.
 
 ``make bench-app`` trains on one split of each table, as a file that the command line would read,
 and continues with the tables that ``docs/results/application.jsonl`` does not have. Gradient
@@ -36,7 +36,7 @@ RESAMPLES = 200
 BOOSTING = "default boosting"
 
 
-class Comparison(AutoAPClassifier):
+class AllCandidates(AutoAPClassifier):
     """Keeps all candidates, so that every line of the leaderboard can be tested."""
 
     def _choose(self, evaluations: Any, candidates: Any, search: Any) -> None:
@@ -53,7 +53,7 @@ class Comparison(AutoAPClassifier):
 def files(table: str, folder: Path) -> tuple[Dataset, Dataset]:
     """Write both parts of a split and read them as `apmax train` and `--test` do."""
     split = table_split(table, SEED)
-    parts = []
+    parts: list[Dataset] = []
     for name, X, y in (("train", split.X, split.y), ("test", split.X_test, split.y_test)):
         frame = pd.DataFrame(X).rename(columns=str).assign(target=np.where(y, "yes", "no"))
         frame.to_csv(folder / f"{name}.csv", index=False)
@@ -66,8 +66,8 @@ def boosting_scores(train: Dataset, test: Dataset) -> np.ndarray:
     """Return the scores of default gradient boosting on the same columns."""
     preprocessor = TablePreprocessor().fit(train.X)
     X, X_test = (preprocessor.transform(part.X) for part in (train, test))
-    for name, (kept, _) in preprocessor.levels_.items():
-        kept = kept[:250]
+    for name, (levels, _) in preprocessor.levels_.items():
+        kept = levels[:250]
         X[name], X_test[name] = (
             pd.Categorical(part[name].where(part[name].isin(kept)), categories=kept)
             for part in (X, X_test)
@@ -149,7 +149,7 @@ def main() -> None:
     parser.add_argument("tables", nargs="*", default=TABLES)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    training.AutoAPClassifier = Comparison  # type: ignore[misc,attr-defined]
+    training.AutoAPClassifier = AllCandidates  # type: ignore[attr-defined]
     results = stored()
     for table in [] if given.summary else given.tables:
         if table not in results:
