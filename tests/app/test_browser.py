@@ -38,6 +38,7 @@ FLAGS = [
 ]
 DESKTOP, PHONE = (1280, 900), (400, 740)
 AXE = Path(__file__).parents[2] / ".browser" / "axe.min.js"
+DARK = [{"name": "prefers-color-scheme", "value": "dark"}]
 EVERY_VIEW = [
     pytest.param(size, scheme, id=f"{size[0]}-{scheme}")
     for size in (DESKTOP, PHONE)
@@ -262,11 +263,13 @@ def test_every_control_is_reached_by_keyboard(open_page: Open) -> None:
     assert {"model", "slider", "cost", "scroll"} <= set(reached)
 
 
-def test_a_printed_page_has_its_tables_and_no_controls(open_page: Open) -> None:
-    browser = open_page()
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+def test_a_printed_page_is_light_and_has_its_tables_and_no_controls(open_page: Open) -> None:
+    browser = open_page(prefers_color_scheme="dark")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": DARK})
     try:
         assert not browser.find_element(By.ID, "panel").is_displayed()
         assert browser.find_element(By.ID, "points").is_displayed()
+        page = browser.find_element(By.TAG_NAME, "body")
+        assert page.value_of_css_property("background-color") == "rgba(252, 252, 250, 1)"
     finally:
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

@@ -97,7 +97,9 @@ def test_a_model_is_reported_on_new_data_with_its_drift(tmp_path: Path) -> None:
     new = saved(tmp_path, 400, 1)
     log_odds = model.log_odds(new.X)
     report = model_report(model, new, log_odds, note="from the file")
-    assert report.leaderboard is None
+    assert report.leaderboard == model.leaderboard
+    assert report.standing is None  # its AP is that of the training
+    assert "Leaderboard of the training" in render(report)
     assert average_precision(report.winner.y, report.winner.probabilities) == pytest.approx(
         average_precision(new.labels(), log_odds)
     )

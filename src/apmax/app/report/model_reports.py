@@ -66,7 +66,7 @@ def training_report(
         title or dataset.source.name,
         results,
         trained.leaderboard,
-        trained.advice,
+        advice=trained.advice,
         **_explanation(model, dataset),
         warnings=warnings,
         facts=facts,
@@ -117,6 +117,8 @@ def model_report(
     return Report(
         dataset.source.name,
         [ScoredModel(model.name, y, probabilities, dataset.weight)],
+        model.leaderboard,
+        on_new_data=True,
         **_explanation(model, dataset),
         drift=() if model.profile is None else psi(model.profile, dataset.X, probabilities),
         warnings=warnings,

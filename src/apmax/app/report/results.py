@@ -66,6 +66,8 @@ class Report:
     results: Sequence[ScoredModel]
     """Models scored on the same rows."""
     leaderboard: Leaderboard | None = None
+    on_new_data: bool = False
+    """Whether the rows are others than those of the leaderboard's folds."""
     advice: str = ""
     """What the leaderboard says, in one sentence."""
     effects: Sequence[Effect] = ()
@@ -95,6 +97,6 @@ class Report:
 
     @property
     def standing(self) -> Standing | None:
-        """The winner's line of the leaderboard."""
-        of_winner = (one for one in self.leaderboard or () if one.model == self.winner.name)
-        return next(of_winner, None)
+        """The winner's line of the leaderboard, if that describes these rows."""
+        lines = () if self.on_new_data or self.leaderboard is None else self.leaderboard
+        return next((one for one in lines if one.model == self.winner.name), None)
