@@ -109,7 +109,8 @@ def train_model(
     splits = make_folds(dataset, folds, repeats, seed)
     preprocessor = _preprocessor(dataset, linear=linear)
     X = dataset.X if preprocessor is None else preprocessor.transform(dataset.X)
-    processes = 1 if jobs == -1 and X.shape[0] * X.shape[1] <= SMALL_CELLS else jobs
+    size = X.nnz if sp.issparse(X) else X.shape[0] * X.shape[1]
+    processes = 1 if jobs == -1 and size <= SMALL_CELLS else jobs
     start_workers(processes)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
