@@ -131,7 +131,8 @@ def _number_of_folds(cv: Any, fewest: int, what: str) -> int:
     if count > fewest:
         raise ParameterError(
             f"`cv` = {count} needs that many {what} {fewest}: "
-            f"{'lower cv, or ' if fewest > 1 else ''}use APClassifier"
+            f"{'lower cv, ' if fewest > 1 else ''}collect more of them, or use APClassifier, which "
+            "has no folds and takes numbers only"
         )
     return count
 
