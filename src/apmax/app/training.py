@@ -29,9 +29,9 @@ from apmax.validation import Floats
 
 AUTO, TREES = "auto", "trees"
 LIBRARY: dict[str, tuple[list[str], str]] = {
-    AUTO: (list(NAMES), "one-se"),
+    AUTO: (list(NAMES), "best"),
     ADDITIVE: ([LOGISTIC, ADDITIVE], ADDITIVE),
-    TREES: (list(BOOSTING), "one-se"),
+    TREES: (list(BOOSTING), "best"),
     STACK: (list(NAMES), STACK),
     LOGISTIC: ([LOGISTIC], LOGISTIC),
 }
@@ -82,8 +82,8 @@ def train_model(
     dataset : Dataset
         Features and labels.
     model : str
-        "auto" keeps the simplest model within one standard error of the best, "trees" does so
-        among boosted trees; "additive", "stack", "logistic" and "linear" are one model each.
+        "auto" keeps the model with the highest cross-validated AP, "trees" the best of the
+        boosted trees; "additive", "stack", "logistic" and "linear" are one model each.
     minutes : float, optional
         Time limit, also for the comparison.
     jobs : int

@@ -48,8 +48,8 @@ def train(
     """Compare models on a data file, and write the best one to a model file.
 
     Numbers, text, dates and missing values need no preparation. The leaderboard shows the average
-    precision of each model in cross-validation; the simplest model within one standard error of
-    the best is fitted to all rows, unless --model chooses another.
+    precision of each model in cross-validation. The best one is kept, unless --model chooses
+    another; a sentence names the simplest model within one standard error of it.
 
     [bold]Example:[/bold] apmax train adult.csv --target last --out adult.apmax
     """
@@ -172,7 +172,7 @@ def _show(
         random = f"random {facts['test_prevalence']:.4f}"
         console.say(f"test AP {facts['test_ap']:.4f} ({random}, {facts['test_rows']:,} rows)")
     labels = f"positive: {model.positive!r}, negative: {model.negative!r}"
-    console.say(f"{facts['model']} → {out} ({_megabytes(size)}); {labels}")
+    console.say(f"kept {facts['model']} → {out} ({_megabytes(size)}); {labels}")
     if trained.interrupted:
         console.say(trained.message)
 
