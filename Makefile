@@ -9,7 +9,7 @@ DEMO_READY := .venv/.demo-ready
 AXE := .browser/axe.min.js
 AXE_SHA256 := 2277b0a3ef47af9b52497faa3e71598e86e0a0e5e6eb295207a5657ede4709af
 
-.PHONY: help setup test test-min soak lint format demo picture bench bench-linear bench-quality bench-torch bench-surrogates bench-tabular bench-remedies browser docs docs-gallery docs-serve numbers dist audit hashes clean
+.PHONY: help setup test test-min soak lint format demo picture bench bench-linear bench-quality bench-torch bench-surrogates bench-tabular bench-remedies bench-app browser docs docs-gallery docs-serve numbers dist audit hashes clean
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
@@ -99,6 +99,9 @@ numbers: setup  ## renew the tables of the documentation from docs/results
 
 dist: setup  ## build, check and try the source archive and the wheel
 	@$(BIN)/python .ci/dist.py
+
+bench-app: setup  ## compare `apmax train` with default gradient boosting; continues stored results
+	@$(ONE_THREAD) nice $(BIN)/python -m benchmarks.application
 
 browser:  ## install Chromium and axe-core for the report's tests, where possible
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || \

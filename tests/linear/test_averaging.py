@@ -179,3 +179,28 @@ def test_the_path_moves_from_an_anchor_of_nearly_constant_scores() -> None:
     path = model.scores_[model.scale_]
     logistic = model.logistic_scores_[model.scale_]
     assert np.abs(path[-1] - logistic[0]).min() > 1e-4
+
+
+def test_a_path_that_is_clearly_worse_ends_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("apmax.linear.classifier_cv.FIRST_ALPHAS", 1)
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(1500, 60))
+    labels = rng.random(1500) < expit(1.5 * noise[:, 0] - 2)  # the logistic model is true
+    alphas = (1e-3, 1e-4, 1e-5)
+    stopped = APClassifierCV(alphas=alphas, Cs=(0.01,), cv=3).fit(noise, labels)
+    path = stopped.scores_[stopped.scale_]
+    assert np.isfinite(path[0]).all()
+    assert np.isnan(path[1:]).all()
+    assert stopped.weights_[stopped.scale_][2:].tolist() == [0.0, 0.0]
+    monkeypatch.setattr("apmax.linear.classifier_cv.FIRST_ALPHAS", 3)
+    whole = APClassifierCV(alphas=alphas, Cs=(0.01,), cv=3).fit(noise, labels)
+    np.testing.assert_allclose(whole.coef_, stopped.coef_)
+
+
+def test_a_path_in_two_parts_is_the_path_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, Any] = {"alphas": (1.0, 0.3, 0.1), "Cs": (1.0,), "cv": 3}
+    whole = APClassifierCV(**options).fit(X, Y)
+    monkeypatch.setattr("apmax.linear.classifier_cv.FIRST_ALPHAS", 1)
+    parts = APClassifierCV(**options).fit(X, Y)
+    assert np.isfinite(parts.scores_[parts.scale_]).all()
+    np.testing.assert_allclose(parts.coef_, whole.coef_, rtol=1e-6)

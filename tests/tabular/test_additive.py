@@ -258,6 +258,25 @@ def test_ctrl_c_on_the_path_keeps_logistic_regression() -> None:
     assert model.score(X[TEST], Y[TEST]) > MODEL.score(X[TEST], Y[TEST]) - 0.05
 
 
+def test_ctrl_c_while_pairs_are_judged_keeps_the_model() -> None:
+    model = clone(PLAIN).set_params(interactions=1)
+    stages: list[str] = []
+
+    def stop(stage: str, *_: Any) -> None:
+        stages.append(stage)
+        if stage == "held-out rows":
+            signal.raise_signal(signal.SIGINT)
+
+    model.on_progress = stop
+    with pytest.warns(ConvergenceWarning, match="helped to choose the pairs"):
+        model.fit(X[TRAIN], Y[TRAIN])
+    assert stages.count("held-out rows") == 1
+    assert model.result_.interrupted
+    whole = clone(model).fit(X[TRAIN], Y[TRAIN])
+    rank = np.argsort(whole.decision_function(X[TEST]))
+    np.testing.assert_array_equal(np.argsort(model.decision_function(X[TEST])), rank)
+
+
 def test_ctrl_c_before_that_leaves_no_trace() -> None:
     model = clone(PLAIN)
     model.on_progress = CtrlC(at=1)

@@ -17,12 +17,13 @@ from apmax.interrupts import cooperative_interrupts, interrupt_on_hold, raise_if
 from apmax.linear.averaging import gains_over_first, standardised, weigh_by_score
 from apmax.linear.base import LinearAPModel, TrainingSet, logger
 from apmax.linear.blas_threads import one_blas_thread
-from apmax.linear.design import Design, make_design
+from apmax.linear.design import make_design
 from apmax.linear.folds import Fold, folds_of
 from apmax.linear.full_batch import Minimum, fit_logistic
 from apmax.linear.held_out import calibration_of, held_out_margins
-from apmax.linear.history import EvaluationSet, ProgressLog
-from apmax.linear.path import Anchor, Path
+from apmax.linear.history import ProgressLog
+from apmax.linear.logistic_search import LogisticSearch, logistic_fits
+from apmax.linear.path import FoldPath, Path
 from apmax.linear.platt import Calibration
 from apmax.linear.result import FitResult
 from apmax.objective.surrogates import Surrogate, resolve_with_gamma
@@ -31,8 +32,8 @@ from apmax.validation import Floats, check_count, check_real
 
 DEFAULT_ALPHAS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 DEFAULT_CS = tuple(np.logspace(-4, 4, 10).tolist())
-SEARCH_GAIN = 1e-5
-"""Relative gain of an iteration below which a fit stops while C is chosen."""
+FIRST_ALPHAS = 4
+"""Alphas after which a path ends if it is clearly worse by then."""
 
 
 class APClassifierCV(LinearAPModel):
@@ -81,7 +82,8 @@ class APClassifierCV(LinearAPModel):
     logistic_scores_ : dict of str to ndarray of shape (n_Cs, n_folds)
         AP of logistic regression by scaling.
     scores_ : dict of str to ndarray of shape (n_alphas, n_folds)
-        AP along the path, for the chosen scaling.
+        AP along the path, for the chosen scaling; NaN for alphas that were not tried because the
+        path was clearly worse than its beginning by then.
     weights_ : dict of str to ndarray of shape (1 + n_alphas,)
         Weights of logistic regression and of each alpha in the result, for the chosen scaling.
     out_of_fold_ : ndarray of shape (n_samples,)
@@ -196,30 +198,20 @@ class APClassifierCV(LinearAPModel):
 
     def _logistic_search(
         self, data: TrainingSet, folds: list[Fold], Cs: Sequence[float]
-    ) -> _LogisticSearch:
+    ) -> LogisticSearch:
         """Choose scaling and C of logistic regression by mean AP over the folds."""
         designs = {name: make_design(data.X, name, data.weight) for name in self.scales}
-        found = self._over_folds("logistic regression", _logistic_fits, folds, designs, Cs)
-        scores = np.stack([fold.scores for fold in found], axis=-1)  # (scales, Cs, folds)
-        best, place = np.unravel_index(np.argmax(scores.mean(axis=-1)), scores.shape[:2])
-        scale = list(designs)[best]
-        return _LogisticSearch(
-            dict(zip(designs, scores, strict=True)),
-            scale,
-            Anchor(designs[scale], float(Cs[int(place)])),
-            [fold.weights[best][place] for fold in found],
-        )
+        found = self._over_folds("logistic regression", logistic_fits, folds, designs, Cs)
+        return LogisticSearch.of(found, designs, Cs)
 
     def _average_path(
-        self, path: Path, data: TrainingSet, folds: list[Fold], search: _LogisticSearch
+        self, path: Path, data: TrainingSet, folds: list[Fold], search: LogisticSearch
     ) -> _Choice:
         """Run the path on the folds, weigh its models, and fit those on all data."""
         anchor = search.anchor
-        paths = self._over_folds(
-            f"path over alpha, {search.scale}", path.on_fold, folds, anchor, starts=search.starts
-        )
-        scores = np.stack([of_fold.scores for of_fold in paths], axis=1)
         held_out_share = test_share([(fold.train_rows, fold.test_rows) for fold in folds])
+        paths = self._paths(path, folds, search, held_out_share)
+        scores = np.stack([of_fold.scores for of_fold in paths], axis=1)
         weights = weigh_by_score(scores, held_out_share)
         few = np.count_nonzero(data.positive) < FEW_POSITIVES
         if few and not gains_over_first(scores, held_out_share):
@@ -244,8 +236,31 @@ class APClassifierCV(LinearAPModel):
         )
         held_out = held_out_margins(folds, of_folds)
         calibration = calibration_of(held_out, folds[0].data, curved=self.curved)
+        missing = 1 + len(path.alphas) - weights.size
+        scores = np.append(scores[1:], np.full((missing, len(folds)), np.nan), axis=0)
+        weights = np.append(weights, np.zeros(missing))
         return _Choice(
-            weights, {search.scale: scores[1:]}, mean, _result_of(fits), held_out, calibration
+            weights, {search.scale: scores}, mean, _result_of(fits), held_out, calibration
+        )
+
+    def _paths(
+        self, path: Path, folds: list[Fold], search: LogisticSearch, held_out_share: float
+    ) -> list[FoldPath]:
+        """Run the path on the folds, to its end unless it is clearly worse long before."""
+        begin = path._replace(alphas=path.alphas[:FIRST_ALPHAS])
+        rest = path._replace(alphas=path.alphas[FIRST_ALPHAS:])
+        paths: list[FoldPath] = self._over_folds(
+            f"path over alpha, {search.scale}",
+            begin.on_fold,
+            folds,
+            search.anchor,
+            starts=search.starts,
+        )
+        scores = np.stack([of_fold.scores for of_fold in paths], axis=1)
+        if not rest.alphas or (len(folds) > 1 and not weigh_by_score(scores, held_out_share)[-1]):
+            return paths
+        return self._over_folds(
+            "path over small alphas", rest.continued_on_fold, folds, search.anchor, starts=paths
         )
 
     def _over_folds(
@@ -254,7 +269,7 @@ class APClassifierCV(LinearAPModel):
         work: Any,
         folds: list[Fold],
         *arguments: Any,
-        starts: Sequence[Floats | None] | None = None,
+        starts: Sequence[Any] | None = None,
     ) -> list[Any]:
         """Return what `work` returns for each fold; `starts` adds one argument per fold."""
         own = [()] * len(folds) if starts is None else [(start,) for start in starts]
@@ -307,16 +322,6 @@ def _strengths(values: Any, name: str) -> tuple[float, ...]:
     return strengths
 
 
-class _LogisticSearch(NamedTuple):
-    """The outcome of the search for scaling and C of logistic regression."""
-
-    scores: dict[str, Floats]
-    scale: str
-    anchor: Anchor
-    starts: list[Floats]
-    """Weights on each fold, for the chosen scaling and C."""
-
-
 class _Choice(NamedTuple):
     """The outcome of the cross-validation over alpha."""
 
@@ -328,13 +333,6 @@ class _Choice(NamedTuple):
     """Margin of each row by models that have not seen it; None if there are no such models."""
     calibration: Calibration | None = None
     """Of these margins."""
-
-
-class _LogisticFits(NamedTuple):
-    """AP of logistic regression on one fold by scaling and C, and the weights."""
-
-    scores: Floats
-    weights: list[list[Floats]]
 
 
 def _result_of(members: Sequence[Minimum]) -> FitResult:
@@ -349,7 +347,7 @@ def _result_of(members: Sequence[Minimum]) -> FitResult:
     return FitResult(False, False, message, iterations)
 
 
-def _keep_logistic(path: Path, data: TrainingSet, search: _LogisticSearch) -> _Choice:
+def _keep_logistic(path: Path, data: TrainingSet, search: LogisticSearch) -> _Choice:
     """Return logistic regression with the chosen C, after an interrupt."""
     design, C = search.anchor
     found = fit_logistic(design, data.positive, data.weight, C=C, total=data.total)
@@ -357,30 +355,3 @@ def _keep_logistic(path: Path, data: TrainingSet, search: _LogisticSearch) -> _C
     message = "interrupted: kept logistic regression, alpha was not chosen"
     result = FitResult(False, True, message, max(1, found.iterations))
     return _Choice(weights, {}, design.unscaled(found.w), result)
-
-
-def _logistic_fits(fold: Fold, designs: dict[str, Design], Cs: Sequence[float]) -> _LogisticFits:
-    """Fit logistic regression for every scaling and C, each fit starting from the previous one."""
-    train, test = fold.train, fold.test
-    order = np.argsort(Cs)
-    scores = np.empty((len(designs), len(Cs)))
-    weights: list[list[Floats]] = []
-    for s, like in enumerate(designs.values()):
-        design, held_out = like.of(train.X), EvaluationSet.of(test, like)
-        w = np.zeros(design.parameters)
-        of_scale = [w] * len(Cs)
-        for k in order:
-            w = fit_logistic(
-                design,
-                train.positive,
-                train.weight,
-                C=Cs[k],
-                total=train.total,
-                start=w,
-                least_gain=SEARCH_GAIN,
-            ).w
-            raise_if_interrupted()
-            scores[s, k] = held_out.average_precision(w)
-            of_scale[k] = w.astype(np.float32)  # only a starting point
-        weights.append(of_scale)
-    return _LogisticFits(scores, weights)

@@ -65,8 +65,21 @@ class Path(NamedTuple):
         )
         raise_if_interrupted()
         yield logistic
-        anchor = reached = _calibrated(design, logistic.w, data)
-        for k, alpha in enumerate(self.alphas, 1):
+        yield from self.along(design, data, logistic.w, starts=starts[1:])
+
+    def along(
+        self,
+        design: Design,
+        data: TrainingSet,
+        logistic: Floats,
+        *,
+        reached: Floats | None = None,
+        starts: Sequence[Floats] = (),
+    ) -> Iterator[Minimum]:
+        """Yield a fit per alpha, from a logistic regression or a point that is reached."""
+        anchor = _calibrated(design, logistic, data)
+        reached = anchor if reached is None else reached
+        for k, alpha in enumerate(self.alphas):
             objective = ap_objective(
                 design,
                 data.positive,
@@ -95,6 +108,15 @@ class Path(NamedTuple):
         of_fold = anchor._replace(design=anchor.design.of(train.X))
         weights = [found.w for found in self.fits(of_fold, train, [start])]
         return FoldPath(weights, [held_out.average_precision(w) for w in weights])
+
+    def continued_on_fold(self, fold: Fold, anchor: Anchor, begun: FoldPath) -> FoldPath:
+        """Fit the path beyond one on the same fold, and return both together."""
+        train, held_out = fold.train, EvaluationSet.of(fold.test, anchor.design)
+        design = anchor.design.of(train.X)
+        first, *_, last = begun.weights
+        weights = [found.w for found in self.along(design, train, first, reached=last)]
+        scores = [held_out.average_precision(w) for w in weights]
+        return FoldPath([*begun.weights, *weights], [*begun.scores, *scores])
 
 
 def _calibrated(design: Design, w: Floats, data: TrainingSet) -> Floats:

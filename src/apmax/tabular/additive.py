@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -221,8 +222,14 @@ class AdditiveAPClassifier(BinaryAPClassifier):
             self.linear_.fit(X, target.positive, target.counts)
         if pairs.terms and not self.linear_.result_.interrupted:
             # All labels chose the pairs, so that the folds of `linear_` are not independent.
-            held_out = self._held_out_margins(main, pairs, table, target, splits)
-            self.linear_.recalibrate(X, held_out, target)
+            try:
+                held_out = self._held_out_margins(main, pairs, table, target, splits)
+                self.linear_.recalibrate(X, held_out, target)
+            except KeyboardInterrupt:
+                message = "interrupted: calibrated on rows that helped to choose the pairs"
+                self.linear_.result_ = replace(
+                    self.linear_.result_, converged=False, interrupted=True, message=message
+                )
         if not self.linear_.result_.converged:
             warnings.warn(self.linear_.result_.message, ConvergenceWarning, stacklevel=4)
         self.linear_.cv = None  # the rows of the splits are of no use to a fitted model
@@ -254,7 +261,7 @@ class AdditiveAPClassifier(BinaryAPClassifier):
         for margins in Parallel(n_jobs=self.n_jobs, return_as="generator")(tasks):
             found.append(margins)
             if self.on_progress is not None:
-                best = float(np.max(self.linear_.scores_[self.linear_.scale_].mean(axis=1)))
+                best = float(np.nanmax(self.linear_.scores_[self.linear_.scale_].mean(axis=1)))
                 self.on_progress("held-out rows", len(found), len(splits), best)
             raise_if_interrupted()
         return mean_held_out(splits, found, target.positive.size)

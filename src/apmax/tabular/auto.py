@@ -17,16 +17,17 @@ from apmax.errors import ParameterError, UnknownNameError
 from apmax.interrupts import cooperative_interrupts
 from apmax.linear import FitResult
 from apmax.splits import test_share
-from apmax.tabular.budget import Budget, planned
-from apmax.tabular.columns import INTERCEPT, frame_like
+from apmax.tabular.budget import Budget, OutOfTime, planned
+from apmax.tabular.columns import frame_like
 from apmax.tabular.effects import Effect, scaled
+from apmax.tabular.explanation import explained, mean_contributions
 from apmax.tabular.leaderboard import Leaderboard, simplest_within_error
 from apmax.tabular.library import ADDITIVE, LOGISTIC, NAMES, STACK, encoded, log_odds
-from apmax.tabular.logistic import Shape, contributions
+from apmax.tabular.logistic import Shape
 from apmax.tabular.search import Candidate, Progress, Search, TrainingTable
 from apmax.tabular.stacking import Evaluation
 from apmax.tabular.training_data import as_given, checked_rows, training_data
-from apmax.validation import Floats, check_real, shares
+from apmax.validation import Floats, check_real
 
 logger = logging.getLogger("apmax")
 ONE_SE, BEST = "one-se", "best"
@@ -166,9 +167,12 @@ class AutoAPClassifier(BinaryAPClassifier):
             search = Search(
                 data, given.splits, seed=int(seed), n_jobs=self.n_jobs, progress=progress
             )
+            predicted: dict[str, float] = {}
+            fitted = [name for name in names if name != STACK]
             if budget.seconds is not None:
-                names, search = planned(names, search, budget, self.select)
-            candidates = self._fitted([name for name in names if name != STACK], search, budget)
+                predicted, search = planned(fitted, search, budget, self.select)
+                fitted = [*predicted, *(name for name in fitted if name not in predicted)]
+            candidates = self._fitted(fitted, search, budget, predicted)
         evaluations = _evaluated(candidates, search, target.total, stacked=STACK in names)
         self._choose(evaluations, candidates, search)
         self.classes_, self.pos_label_ = target.classes, target.pos_label
@@ -207,22 +211,10 @@ class AutoAPClassifier(BinaryAPClassifier):
             intercept last. Each row sums to the log-odds. A frame is returned for a frame.
         """
         check_is_fitted(self, "best_")
-        trees = [name for name in self.blend_.members if name not in (LOGISTIC, ADDITIVE)]
-        if trees:
-            raise ParameterError(
-                f"{self.best_} predicts with trees ({', '.join(trees)}), which have no "
-                'contributions of columns: fit with select="additive", or use the package shap'
-            )
         rows = checked_rows(self, X, reset=False)
-        total: dict[str, Floats] = {}
-        constant = self.blend_.stack.intercept
-        for name, weight in self.blend_.weights.items():
-            parts, intercept = self._contributions(name, rows)
-            constant += weight * intercept
-            for column, values in parts.items():
-                total[column] = total.get(column, 0.0) + weight * values
-        total[INTERCEPT] = np.full(rows.shape[0], constant)
-        return frame_like(X, np.column_stack([*total.values()]), [*total])
+        means = self.mean_contributions_ if LOGISTIC in self.models_ else None
+        parts = explained(self.best_, self.blend_, self.models_, self.columns_, means, rows)
+        return frame_like(X, np.column_stack([*parts.values()]), [*parts])
 
     @property
     def shape_functions_(self) -> dict[str, Effect]:
@@ -238,42 +230,39 @@ class AutoAPClassifier(BinaryAPClassifier):
             name: scaled(effect, float(slope)) for name, effect in model.shape_functions_.items()
         }
 
-    def _contributions(self, name: str, X: Any) -> tuple[dict[str, Floats], float]:
-        """Return the contributions to the log-odds of a member by column, and its intercept."""
-        if name == ADDITIVE:
-            (model,) = self.models_[ADDITIVE]
-            parts = np.asarray(model.explain(X))
-            return dict(zip(model.shape_functions_, parts.T, strict=False)), model.intercept_
-        matrix, columns = encoded(self.columns_.transform(X)), self.columns_
-        shape = Shape(len(columns.numeric), len(columns.categorical))
-        found = np.mean([contributions(one, matrix, shape) for one in self.models_[name]], axis=0)
-        places = [*columns.numeric, *columns.categorical]
-        parts = found[:, :-1] - self.mean_contributions_
-        intercept = float(found[0, -1] + self.mean_contributions_.sum())
-        in_order = np.argsort(places)
-        return {columns.names[places[k]]: parts[:, k] for k in in_order}, intercept
-
-    def _fitted(self, names: list[str], search: Search, budget: Budget) -> dict[str, Candidate]:
+    def _fitted(
+        self, names: list[str], search: Search, budget: Budget, predicted: dict[str, float]
+    ) -> dict[str, Candidate]:
         """Fit the models until all are complete, the budget is used up, or Ctrl-C is pressed."""
         found: dict[str, Candidate] = {}
+        left_out, interrupted = [], False
         search.progress.expect(sum(map(search.fits, names)))
-        message, interrupted = "all models were fitted", False
-        for name in sorted(names, key=lambda name: name != self.select):  # the selected one first
-            if found and budget.left < 0:
-                message = f"`time_budget` was used up before {name}"
-                warnings.warn(message, stacklevel=4)
-                break
+        for name in sorted(names, key=lambda name: name != self.select):
+            if found and _ratio(found, predicted) * predicted.get(name, np.inf) > budget.left:
+                left_out.append(name)
+                continue
+            search.progress.after_each = budget.check if found else None
             try:
                 found[name] = search.fit(name)
+            except OutOfTime:
+                left_out.append(name)
             except KeyboardInterrupt:
                 if not found:
                     raise
-                message, interrupted = f"interrupted: kept {', '.join(found)}", True
-                logger.info(message)
+                interrupted = True
                 break
+        message = "all models were fitted"
+        if interrupted:
+            message = f"interrupted: kept {', '.join(found)}"
+            logger.info(message)
+        elif left_out:
+            message = (
+                f"`time_budget` = {budget.seconds:g} s leaves no time for {', '.join(left_out)}"
+            )
+            warnings.warn(message, stacklevel=4)
         complete = len(found) == len(names)
         self.result_ = FitResult(complete, interrupted, message, search.progress.done)
-        return {name: found[name] for name in names if name in found}
+        return {name: found[name] for name in NAMES if name in found}
 
     def _choose(
         self, evaluations: dict[str, Evaluation], candidates: dict[str, Candidate], search: Search
@@ -300,10 +289,7 @@ class AutoAPClassifier(BinaryAPClassifier):
         self.blend_ = evaluations[self.best_].blend.pruned()
         self.models_ = {name: candidates[name].models for name in self.blend_.members}
         if LOGISTIC in self.models_:
-            data = search.data
-            parts = [contributions(one, data.matrix, data.shape) for one in self.models_[LOGISTIC]]
-            mean = shares(data.weight, data.positive.size) @ np.mean(parts, axis=0)
-            self.mean_contributions_ = mean[:-1]
+            self.mean_contributions_ = mean_contributions(self.models_[LOGISTIC], search.data)
 
     def _checked_names(self) -> list[str]:
         """Return the names of the models, the simplest first, and check `select`."""
@@ -341,6 +327,12 @@ class AutoAPClassifier(BinaryAPClassifier):
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
+
+
+def _ratio(found: dict[str, Candidate], predicted: dict[str, float]) -> float:
+    """Return the seconds that models have taken, relative to those predicted; at least a half."""
+    expected = sum(predicted.get(name, 0.0) for name in found)
+    return max(0.5, sum(one.seconds for one in found.values()) / expected) if expected else 1.0
 
 
 def _evaluated(

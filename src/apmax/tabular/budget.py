@@ -14,20 +14,24 @@ from joblib import effective_n_jobs
 
 from apmax.errors import ParameterError
 from apmax.splits import DEFAULT_FOLDS
-from apmax.tabular.library import ADDITIVE, STACK
+from apmax.tabular.library import ADDITIVE
 from apmax.tabular.search import Search
 
 logger = logging.getLogger("apmax")
-PILOT_ROWS = 250, 1000
+PILOT_ROWS = 250, 1000, 4000
 """Rows of the fits that predict how long the others take."""
-MOST_GROWTH = 1.1
-"""Largest exponent of the number of rows in the predicted time of a fit."""
+EXCESS = 0.1
+"""Exponent by which predicted times grow beyond a linear function of the number of rows."""
+LEAST_GROWTH = 0.25
+"""Least share of the time of a pilot that grows with the number of rows."""
 LEAST_ROWS = 5000
 """Number of rows below which models are left out rather than more rows."""
 RESERVE = 0.8
 """Share of the remaining time that is planned for."""
 PILOT_SHARE = 0.35
 """Share of the budget after which no further model is tried on a few rows."""
+LARGE_PILOTS = 0.15
+"""Share of the budget that the pilots with most rows may take."""
 
 
 class Plan(NamedTuple):
@@ -35,6 +39,10 @@ class Plan(NamedTuple):
 
     models: list[str]
     rows: int
+
+
+class OutOfTime(Exception):
+    """Ends the fit of a model when the budget is used up."""
 
 
 class Budget:
@@ -55,6 +63,11 @@ class Budget:
     def used(self) -> float:
         """Return the share of the budget that is used up."""
         return 0.0 if self.seconds is None else 1.0 - self.left / self.seconds
+
+    def check(self) -> None:
+        """Raise OutOfTime if the budget is used up."""
+        if self.left < 0:
+            raise OutOfTime
 
     def plan(self, predicted: Mapping[str, Callable[[int], float]], rows: int) -> Plan:
         """Choose models and rows; `predicted` gives the seconds of a model by number of rows.
@@ -86,44 +99,59 @@ class Budget:
 
 def planned(
     names: list[str], search: Search, budget: Budget, needed: str | None = None
-) -> tuple[list[str], Search]:
-    """Leave out models and sample rows if the search would exceed the budget; warn about it.
+) -> tuple[dict[str, float], Search]:
+    """Plan a search, and sample rows if it would exceed the budget, with a warning.
 
-    Two fits of each model to few rows predict how long the others take. The model `needed`, or
-    else the simplest one, is never left out.
+    Some fits of each model to few rows predict how long the others take. The model `needed`, or
+    else the simplest one, comes first. Returns the predicted seconds of the models in the order in
+    which to fit them: those of the plan, and then the others, for which there may be time if the
+    predictions are too high.
     """
-    n, folds = search.data.positive.size, len(search.splits)
-    predicted: dict[str, Callable[[int], float]] = {}
-    order = sorted(names, key=lambda name: (name != needed, name == ADDITIVE))
-    for name in order:  # the first is never left out, and the most expensive one comes last
-        if name != STACK and (budget.used < PILOT_SHARE or not predicted):
-            fits = (
-                folds / DEFAULT_FOLDS if name == ADDITIVE else folds * 0.8 + (not search.partition)
-            )
-            try:
-                search.pilot(name, min(PILOT_ROWS[0], n))  # compiles what is not compiled yet
-                few, more = (search.pilot(name, min(size, n)) for size in PILOT_ROWS)
-            except ValueError as error:  # of a sample that is too small for the model
-                logger.info("no prediction of the time of %s: %s", name, error)
-                continue
-            fits /= 1 if name == ADDITIVE else min(effective_n_jobs(search.n_jobs), folds)
-            predicted[name] = partial(_extrapolated, fits * few, fits * more)
+    n = search.data.positive.size
+    predicted = _predicted(names, search, budget, needed)
     plan = budget.plan(predicted, n)
-    dropped = [name for name in names if name != STACK and name not in plan.models]
-    kept = [name for name in names if name not in dropped]
-    message = f"`time_budget` = {budget.seconds:g} s"
-    if dropped:
-        warnings.warn(f"{message} leaves no time for {', '.join(dropped)}", stacklevel=4)
-    if plan.rows == n:
-        return kept, search
-    warnings.warn(
-        f"{message} is short for {n} rows: fitted to a weighted sample of {plan.rows}", stacklevel=4
-    )
-    return kept, search.sampled(plan.rows)
+    seconds = {name: predicted[name](plan.rows) for name in predicted}
+    order = sorted(seconds, key=lambda name: (name not in plan.models, name == ADDITIVE))
+    if plan.rows < n:
+        warnings.warn(
+            f"`time_budget` = {budget.seconds:g} s is short for {n} rows: fitted to a weighted "
+            f"sample of {plan.rows}",
+            stacklevel=4,
+        )
+        search = search.sampled(plan.rows)
+    return {name: seconds[name] for name in order}, search
 
 
-def _extrapolated(few: float, more: float, rows: int) -> float:
-    """Return the seconds for a number of rows from those for each of PILOT_ROWS."""
-    ratio = PILOT_ROWS[1] / PILOT_ROWS[0]
-    growth = np.clip(np.log(max(more, 1e-9) / max(few, 1e-9)) / np.log(ratio), 0.5, MOST_GROWTH)
-    return float(more * max(1.0, rows / PILOT_ROWS[1]) ** growth)
+def _predicted(
+    names: list[str], search: Search, budget: Budget, needed: str | None
+) -> dict[str, Callable[[int], float]]:
+    """Return the seconds of each model by number of rows."""
+    n, folds = search.data.positive.size, len(search.splits)
+    few, more, most = (min(size, n) for size in PILOT_ROWS)
+    pilots: dict[str, list[tuple[int, float]]] = {}
+    for name in sorted(names, key=lambda name: (name != needed, name == ADDITIVE)):
+        if pilots and budget.used > PILOT_SHARE:
+            break
+        try:
+            search.pilot(name, few)  # compiles what is not compiled yet
+            pilots[name] = [(rows, search.pilot(name, rows)) for rows in (few, more)]
+        except ValueError as error:  # of a sample that is too small for the model
+            logger.info("no prediction of the time of %s: %s", name, error)
+    cost = sum(_extrapolated(1.0, of_model, most) for of_model in pilots.values())
+    if most > more and cost <= LARGE_PILOTS * (budget.seconds or np.inf):
+        for name, of_model in pilots.items():
+            of_model.append((most, search.pilot(name, most)))
+    fits = folds * 0.8 + (not search.partition)
+    fits /= min(effective_n_jobs(search.n_jobs), folds)
+    return {
+        name: partial(_extrapolated, folds / DEFAULT_FOLDS if name == ADDITIVE else fits, of_model)
+        for name, of_model in pilots.items()
+    }
+
+
+def _extrapolated(fits: float, pilots: list[tuple[int, float]], rows: int) -> float:
+    """Return the seconds of so many fits to a number of rows, from the last two pilots."""
+    (size_before, before), (size, seconds) = pilots[-2:]
+    further = max(0, rows - size)
+    growth = max(seconds - before, LEAST_GROWTH * seconds) / max(size - size_before, 1)
+    return float(fits * (seconds + growth * further) * max(1.0, rows / size) ** EXCESS)

@@ -77,6 +77,7 @@ class Progress:
     def __init__(self, callback: Callable[..., None] | None) -> None:
         self.callback = callback
         self.total = self.done = self.end = 0
+        self.after_each: Callable[[], None] | None = None
 
     def expect(self, fits: int) -> None:
         """Set the number of fits of all models together."""
@@ -91,6 +92,8 @@ class Progress:
         self.done = min(self.done + 1, self.end)
         if self.callback is not None and self.total:
             self.callback(stage, self.done, self.total, ap)
+        if self.after_each is not None:
+            self.after_each()
 
 
 class Search:
@@ -137,9 +140,9 @@ class Search:
     def fits(self, name: str) -> int:
         """Return the number of fits of a model that `progress` counts."""
         folds = len(self.splits)
-        # The additive model reports each fold for its pairs, for C, for alpha and, if there are
-        # pairs, for its held-out rows.
-        return 4 * folds if name == ADDITIVE else folds + (not self.partition)
+        # The additive model reports each fold for its pairs, for C, for alpha (at most twice) and,
+        # if there are pairs, for its held-out rows.
+        return 5 * folds if name == ADDITIVE else folds + (not self.partition)
 
     def fit(self, name: str) -> Candidate:
         """Fit a model on each fold, or the additive model with its own cross-validation."""
