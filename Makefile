@@ -58,13 +58,8 @@ format: setup  ## format the code
 demo: $(DEMO_READY)  ## train on real data, print the leaderboard, write demo-report/
 	@$(BIN)/apmax demo
 
-picture: demo  ## renew the pictures of the report in docs/images; needs Chromium
-	@for scheme in 1:demo 0:demo-dark; do \
-	  file=docs/images/$${scheme#*:}.png; \
-	  chromium --headless --no-sandbox --hide-scrollbars --window-size=1200,1605 --blink-settings=preferredColorScheme=$${scheme%%:*} \
-	    --screenshot=$$file demo-report/report.html 2>/dev/null && \
-	  $(BIN)/python -c "from PIL import Image; Image.open('$$file').quantize(256).save('$$file', optimize=True)" && echo $$file; \
-	done
+picture: setup demo  ## renew the pictures of the report in docs/images; needs Chromium
+	@$(BIN)/python .ci/picture.py
 
 bench: setup  ## benchmark the objective and the metric; exits with 1 if a bar is missed
 	@$(BIN)/python -m benchmarks
