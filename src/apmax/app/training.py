@@ -40,6 +40,8 @@ MODELS = (AUTO, ADDITIVE, LINEAR, TREES, STACK, LOGISTIC)
 SIMPLEST_FIRST = (LOGISTIC, LINEAR, *NAMES[1:])
 MAX_DENSE_WIDTH, MAX_DENSE_CELLS = 128, 1 << 27
 """A sparse matrix of no more columns and entries is compared like a table."""
+FIT_SHARE = 0.9
+"""Share of the time that is left for fits; the rest is for the stack, the file and the output."""
 SMALL_CELLS = 1 << 16
 """Smaller tables are fitted by one process: starting others takes longer."""
 
@@ -73,6 +75,7 @@ def train_model(
     folds: int = FOLDS,
     repeats: int = 1,
     seed: int = 0,
+    started: float | None = None,
     on_progress: Callable[..., None] | None = None,
 ) -> TrainedModel:
     """Compare models by cross-validation and fit one to all rows.
@@ -92,6 +95,8 @@ def train_model(
         Number of folds, and how often they are drawn.
     seed : int
         Random seed of folds and models.
+    started : float, optional
+        When the time limit began, by `time.perf_counter`; the default is now.
     on_progress : callable, optional
         Called with (stage, done, total, AP).
     """
@@ -118,7 +123,10 @@ def train_model(
         if linear:
             found = _compare_linear(dataset, X, splits, model, processes, on_progress)
         else:
-            left = None if minutes is None else 60 * minutes - (time.perf_counter() - start)
+            left = None
+            if minutes is not None:
+                spent = time.perf_counter() - (start if started is None else started)
+                left = FIT_SHARE * max(60 * minutes - spent, 1.0)
             found = _compare_library(dataset, X, splits, model, left, processes, seed, on_progress)
     notes = [] if preprocessor is None else training_warnings(preprocessor, dataset.X)
     notes += [str(one.message) for one in caught]

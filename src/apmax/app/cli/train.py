@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -59,6 +60,7 @@ def train(
         from apmax.app.model import save_model
         from apmax.errors import ParameterError
 
+        started = time.perf_counter()
         check_outputs(out, report, inputs=[data, test])
         if test is not None and holdout is not None:
             raise ParameterError("--test and --holdout exclude each other: each gives test rows")
@@ -71,7 +73,8 @@ def train(
         elif holdout is not None:
             learnt, tested = hold_out(dataset, holdout, seed)
         findings = options.check_leaks(console, dataset, strict, tested if test else None)
-        trained = fit(console, learnt, model=model, minutes=minutes, jobs=jobs, seed=seed)
+        limits: dict[str, Any] = {"minutes": minutes, "started": started, "jobs": jobs}
+        trained = fit(console, learnt, model=model, seed=seed, **limits)
         console.warn(trained.warnings)
         notes = [*dataset.notes, *(one.message for one in findings), *trained.warnings]
         trained.model.facts["command"] = command_line()
