@@ -9,7 +9,7 @@ DEMO_READY := .venv/.demo-ready
 AXE := .browser/axe.min.js
 AXE_SHA256 := 2277b0a3ef47af9b52497faa3e71598e86e0a0e5e6eb295207a5657ede4709af
 
-.PHONY: help setup test test-min soak lint format demo picture bench bench-linear bench-quality bench-torch bench-surrogates bench-tabular bench-remedies bench-scale browser docs docs-gallery docs-serve numbers dist audit hashes clean
+.PHONY: help setup test test-min soak lint format demo picture bench bench-linear bench-quality bench-torch bench-surrogates bench-tabular bench-remedies bench-scale browser docs docs-gallery docs-serve numbers dist audit hashes clean bench-app
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
@@ -58,13 +58,8 @@ format: setup  ## format the code
 demo: $(DEMO_READY)  ## train on real data, print the leaderboard, write demo-report/
 	@$(BIN)/apmax demo
 
-picture: demo  ## renew the pictures of the report in docs/images; needs Chromium
-	@for scheme in 1:demo 0:demo-dark; do \
-	  file=docs/images/$${scheme#*:}.png; \
-	  chromium --headless --no-sandbox --hide-scrollbars --window-size=1200,1605 --blink-settings=preferredColorScheme=$${scheme%%:*} \
-	    --screenshot=$$file demo-report/report.html 2>/dev/null && \
-	  $(BIN)/python -c "from PIL import Image; Image.open('$$file').quantize(256).save('$$file', optimize=True)" && echo $$file; \
-	done
+picture: setup demo  ## renew the pictures of the report in docs/images; needs Chromium
+	@$(BIN)/python .ci/picture.py
 
 bench: setup  ## benchmark the objective and the metric; exits with 1 if a bar is missed
 	@$(BIN)/python -m benchmarks
@@ -107,6 +102,9 @@ numbers: setup  ## renew the tables of the documentation from docs/results
 
 dist: setup  ## build, check and try the source archive and the wheel
 	@$(BIN)/python .ci/dist.py
+
+bench-app: setup  ## compare `apmax train` with default gradient boosting; continues stored results
+	@$(ONE_THREAD) nice $(BIN)/python -m benchmarks.application
 
 browser:  ## install Chromium and axe-core for the report's tests, where possible
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || \

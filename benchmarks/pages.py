@@ -135,3 +135,22 @@ def remedy_gains() -> str:
         for row in remedies.summary(remedies.read())
     ]
     return markdown(["learner", "remedy", "gain in AP", "tables up"], rows)
+
+
+def application() -> str:
+    """Compare `apmax train` with default gradient boosting, table by table."""
+    lines = (RESULTS / "application.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [
+        [
+            one["table"],
+            f"{one['rows']:,}",
+            f"`{one['chosen']}`",
+            f"{one['ap'][one['chosen']]:.4f}",
+            gain_and_error(one["gain"], one["gain_se"]),
+            f"`{one['advised']}`",
+            _minus(f"{-one['behind_best']:+.4f}") + f" ± {one['behind_best_se']:.4f}",
+        ]
+        for one in map(json.loads, lines)
+    ]
+    header = ["table", "rows", "kept", "test AP", "minus boosting", "advised", "minus kept"]
+    return markdown(header, rows)

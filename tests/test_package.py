@@ -26,6 +26,7 @@ PUBLIC = {
     "SurrogateAP",
     "__version__",
     "average_precision",
+    "load",
     "operating_point",
     "surrogate_ap",
 }

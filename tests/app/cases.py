@@ -40,7 +40,8 @@ def made_effects() -> list[Effect]:
     more = [
         NumberEffect(f"x{k}", 0, grid, 0.01 * grid / 100, 0.0, np.full(50, 0.02)) for k in range(12)
     ]
-    return [number, words, pair, *more]
+    empty = NumberEffect("empty", 0, np.empty(0), np.empty(0), 0.3, np.empty(0))
+    return [number, words, pair, *more, empty]
 
 
 def full_report() -> Report:

@@ -94,6 +94,7 @@ def train_command() -> Work:
             parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
             np.savez(data, y=y.astype(float), **parts)
         options = ["--test", str(data), "--model", "logistic", "--out", str(out)]
+        options += ["--jobs", "1"]  # the processes of joblib do not survive a fork
         assert not app(["--quiet", "train", str(data), *options], standalone_mode=False)
 
     def check(folder: Path) -> None:

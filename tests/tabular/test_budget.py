@@ -49,6 +49,13 @@ def test_a_budget_too_small_for_one_model_is_refused() -> None:
         Budget(HOUR).plan(per_row(simple=100.0), 1_000_000)
 
 
+def test_one_model_is_fitted_to_few_rows_if_the_trial_fits_took_all_the_time() -> None:
+    budget = Budget(HOUR)
+    budget.start -= 2 * HOUR
+    plan = budget.plan(per_row(simple=0.1, other=0.2), 1_000_000)
+    assert (plan.models, plan.rows) == (["simple"], 1000)
+
+
 def test_models_that_are_left_out_are_named_in_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = {"logistic": 1.0, "boosting-5x100": 10.0, "boosting-20x300": 1e6}
     monkeypatch.setattr(Search, "pilot", lambda self, name, count: seconds[name])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from apmax.interrupts import cooperative_interrupts, raise_if_interrupted
 from apmax.linear import APClassifierCV
 from apmax.metrics import ap_of_scores
 from apmax.splits import Split
-from apmax.tabular.leaderboard import Leaderboard, simplest_within_error
+from apmax.tabular.leaderboard import Leaderboard
 from apmax.tabular.library import LOGISTIC
 from apmax.tabular.logistic import CS
 from apmax.tabular.stacking import Evaluation
@@ -33,29 +32,16 @@ class _Candidate(NamedTuple):
     seconds: float
 
 
-@dataclass(frozen=True)
-class LinearSearch:
-    """The chosen classifier, and all that were compared."""
+class Comparison(NamedTuple):
+    """The chosen classifier, and the models that were compared."""
 
     classifier: Any
     leaderboard: Leaderboard
     out_of_fold: dict[str, Floats]
+    """For each model, calibrated log-odds of each row by cross-validation; NaN for a row that is
+    never held out."""
     interrupted: bool
-
-    def set_labels(self, positive: str, negative: str) -> None:
-        """Replace the labels True and False; the lower one in sorted order comes first."""
-        classifier, classes = self.classifier, sorted([positive, negative])
-        classifier.classes_ = np.array(classes)
-        classifier.pos_label_ = positive
-        if hasattr(classifier, "pos_label"):
-            classifier.pos_label = positive
-        if classes[1] != positive:
-            classifier.coef_, classifier.intercept_ = -classifier.coef_, -classifier.intercept_
-            if hasattr(classifier, "log_odds_limits_"):
-                low, high = classifier.log_odds_limits_
-                classifier.log_odds_limits_ = (-high, -low)
-                if (curve := classifier.log_odds_curve_) is not None:
-                    classifier.log_odds_curve_ = -curve[:, ::-1]
+    message: str
 
 
 def fit_linear(
@@ -67,8 +53,11 @@ def fit_linear(
     *,
     jobs: int,
     on_progress: Callable[..., None] | None,
-) -> LinearSearch:
-    """Fit logistic regression, APClassifierCV, or both, the simpler one first."""
+) -> Comparison:
+    """Fit logistic regression, APClassifierCV, or both, the simpler one first.
+
+    The classes of the classifier are True and False.
+    """
     found: dict[str, _Candidate] = {}
     interrupted = False
     with cooperative_interrupts():
@@ -91,7 +80,7 @@ def fit_linear(
     }
     ap = {name: one.ap for name, one in evaluations.items()}
     test_share = float(np.mean([len(test) / (len(train) + len(test)) for train, test in splits]))
-    chosen = simplest_within_error(list(found), ap, test_share)
+    chosen = max(ap, key=lambda name: float(ap[name].mean()))
     classifier = found[chosen].classifier
     if chosen == LOGISTIC:  # APClassifierCV is calibrated
         (slope,), intercept = evaluations[chosen].blend.stack
@@ -99,7 +88,7 @@ def fit_linear(
         classifier.intercept_ = slope * classifier.intercept_ + intercept
     classifier.feature_means_ = np.asarray(shares(weight, y.size) @ X).ravel()
     result = getattr(classifier, "result_", None)
-    return LinearSearch(
+    return Comparison(
         classifier,
         Leaderboard.of(
             ap,
@@ -110,7 +99,24 @@ def fit_linear(
         ),
         {name: one.held_out for name, one in evaluations.items()},
         interrupted or (result is not None and result.interrupted),
+        "" if result is None else result.message,
     )
+
+
+def set_labels(classifier: Any, positive: str, negative: str) -> None:
+    """Replace the classes True and False of a linear classifier, which are sorted again."""
+    classes = sorted([positive, negative])
+    classifier.classes_, classifier.pos_label_ = np.array(classes), positive
+    if hasattr(classifier, "pos_label"):
+        classifier.pos_label = positive
+    if classes[1] == positive:
+        return
+    classifier.coef_, classifier.intercept_ = -classifier.coef_, -classifier.intercept_
+    if hasattr(classifier, "log_odds_limits_"):
+        low, high = classifier.log_odds_limits_
+        classifier.log_odds_limits_ = (-high, -low)
+        if (curve := classifier.log_odds_curve_) is not None:
+            classifier.log_odds_curve_ = -curve[:, ::-1]
 
 
 def _fit_ap(

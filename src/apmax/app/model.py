@@ -1,9 +1,9 @@
 """The fitted model, and the `.apmax` file that stores it.
 
 A model file is plain data: a JSON document and arrays of numbers in a ZIP archive
-(:mod:`apmax.app.archive`). Reading one constructs the few classes that are named here and in
-:mod:`apmax.app.stored_models`, from fields whose types and values are checked; nothing is unpickled
-or imported by name.
+(:mod:`apmax.app.archive`). Reading one constructs the few classes that are named here, in
+:mod:`apmax.app.stored_models` and in :mod:`apmax.app.stored_tables`, from fields whose types and
+values are checked; nothing is unpickled or imported by name.
 """
 
 from __future__ import annotations
@@ -25,18 +25,12 @@ from apmax._version import __version__
 from apmax.app.archive import Fields, read_archive, write_archive
 from apmax.app.decisions import Decision
 from apmax.app.drift import checked_profile, drift_warnings
-from apmax.app.features import (
-    CATEGORY,
-    DATE,
-    DATE_FORMATS,
-    NUMBER,
-    TableEncoder,
-    TablePreprocessor,
-)
+from apmax.app.features import CATEGORY, DATE, NUMBER, TableEncoder, TablePreprocessor
 from apmax.app.files import check_path, one_line, write_file
 from apmax.app.io import Dataset
 from apmax.app.numbers import PLAIN, NumberFormat, number_format
 from apmax.app.stored_models import classifier_document, classifier_from
+from apmax.app.stored_tables import preprocessor_document, preprocessor_from
 from apmax.errors import ModelFileError, ParameterError, ShapeError
 from apmax.tabular import AutoAPClassifier, Leaderboard, Standing
 from apmax.tabular.columns import INTERCEPT
@@ -217,7 +211,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> int:
         "profile": model.profile,
         "leaderboard": [_standing_document(one) for one in model.leaderboard or ()],
         "operating_point": model.operating_point and asdict(model.operating_point),
-        "preprocessor": _preprocessor_document(model.preprocessor),
+        "preprocessor": preprocessor_document(model.preprocessor),
         "classifier": classifier_document(model.classifier),
     }
     content = write_archive(document)
@@ -287,7 +281,7 @@ def _model_from(stored: Fields) -> Model:
     classifier = classifier_from(stored.record("classifier"))
     steps: list[tuple[str, Any]] = [("classifier", classifier)]
     if "preprocessor" in stored:
-        steps.insert(0, ("table", _preprocessor_from(stored.record("preprocessor"))))
+        steps.insert(0, ("table", preprocessor_from(stored.record("preprocessor"))))
     point = stored.plain("operating_point") if "operating_point" in stored else None
     formats = stored.plain("formats").items()
     model = Model(
@@ -343,57 +337,3 @@ def _standing_from(stored: Fields) -> Standing:
         for name in Standing._fields[1:-1]
     }
     return Standing(stored.text("model"), **numbers, chosen=stored.flag("chosen"))
-
-
-def _preprocessor_document(preprocessor: TablePreprocessor | None) -> dict[str, Any] | None:
-    if preprocessor is None:
-        return None
-    document = {
-        "kinds": preprocessor.kinds_,
-        "date_formats": preprocessor.date_formats_,
-        "first_dates": preprocessor.first_dates_,
-        "complete": preprocessor.complete_,
-        "unused": preprocessor.unused_,
-        "levels": {name: list(of) for name, of in preprocessor.levels_.items()},
-    }
-    if isinstance(preprocessor, TableEncoder):
-        document |= {
-            "medians": preprocessor.medians_,
-            "with_missing": preprocessor.with_missing_,
-        }
-    return document
-
-
-def _preprocessor_from(stored: Fields) -> TablePreprocessor:
-    preprocessor = TableEncoder() if "medians" in stored else TablePreprocessor()
-    preprocessor.kinds_ = kinds = stored.mapping("kinds", str)
-    preprocessor.date_formats_ = stored.mapping("date_formats", str)
-    preprocessor.first_dates_ = stored.mapping("first_dates", str)
-    preprocessor.complete_, preprocessor.unused_ = stored.texts("complete"), stored.texts("unused")
-    levels = stored.record("levels")
-    preprocessor.levels_ = {
-        name: _levels_from(Fields({"kept": pair[0], "rare": pair[1]}, {}))
-        for name, pair in levels.values.items()
-    }
-    dates = [name for name, kind in kinds.items() if kind == DATE]
-    words = {name for name, kind in kinds.items() if kind == CATEGORY}
-    words |= {f"{name} ({part})" for name in dates for part in ("month", "weekday")}
-    if not (
-        kinds
-        and set(kinds.values()) <= {NUMBER, CATEGORY, DATE}
-        and preprocessor.date_formats_.keys() == preprocessor.first_dates_.keys() == {*dates}
-        and set(preprocessor.date_formats_.values()) <= set(DATE_FORMATS)
-        and preprocessor.levels_.keys() == words
-    ):
-        raise ModelFileError("the columns of the table are damaged")
-    if isinstance(preprocessor, TableEncoder):
-        preprocessor.medians_ = stored.mapping("medians", float)
-        preprocessor.with_missing_ = stored.texts("with_missing")
-        numbers = set(TablePreprocessor.get_feature_names_out(preprocessor)) - words
-        if preprocessor.medians_.keys() != numbers or not {*preprocessor.with_missing_} <= numbers:
-            raise ModelFileError("the columns of the table are damaged")
-    return preprocessor
-
-
-def _levels_from(stored: Fields) -> tuple[list[str], list[str]]:
-    return stored.texts("kept"), stored.texts("rare")

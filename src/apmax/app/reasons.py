@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from apmax.app.io import Dataset
+    from apmax.app.model import Model
+
+BLOCK_CELLS = 1 << 24
+"""Contributions that are computed at a time, which bounds the memory for wide data."""
+
+
+def reasons_of(model: Model, dataset: Dataset, count: int) -> dict[str, list[str]]:
+    """Return the strongest reasons for the scores of a data set, as columns of text."""
+    rows, found = dataset.X.shape[0], dict[str, list[str]]()
+    block = max(1, BLOCK_CELLS // max(len(model.feature_names()), 1))
+    for start in range(0, rows, block):
+        part = dataset.rows(np.arange(start, min(start + block, rows)))
+        for name, texts in strongest_reasons(model.explain(part.X), count).items():
+            found.setdefault(name, []).extend(texts)
+    return found
 
 
 def strongest_reasons(contributions: Any, count: int) -> dict[str, list[str]]:

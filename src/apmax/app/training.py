@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,20 +17,21 @@ from apmax.app.drift import profile, training_warnings
 from apmax.app.features import TableEncoder, TablePreprocessor
 from apmax.app.folds import FOLDS, make_folds
 from apmax.app.io import Dataset
-from apmax.app.linear_search import LINEAR, fit_linear
+from apmax.app.linear_search import LINEAR, Comparison, fit_linear, set_labels
 from apmax.app.model import Model
 from apmax.app.workers import start_workers
 from apmax.errors import ParameterError
 from apmax.registry import Registry
+from apmax.splits import Split
 from apmax.tabular import AutoAPClassifier, Leaderboard
 from apmax.tabular.library import ADDITIVE, BOOSTING, LOGISTIC, NAMES, STACK
 from apmax.validation import Floats
 
 AUTO, TREES = "auto", "trees"
 LIBRARY: dict[str, tuple[list[str], str]] = {
-    AUTO: (list(NAMES), "one-se"),
+    AUTO: (list(NAMES), "best"),
     ADDITIVE: ([LOGISTIC, ADDITIVE], ADDITIVE),
-    TREES: (list(BOOSTING), "one-se"),
+    TREES: (list(BOOSTING), "best"),
     STACK: (list(NAMES), STACK),
     LOGISTIC: ([LOGISTIC], LOGISTIC),
 }
@@ -38,6 +40,8 @@ MODELS = (AUTO, ADDITIVE, LINEAR, TREES, STACK, LOGISTIC)
 SIMPLEST_FIRST = (LOGISTIC, LINEAR, *NAMES[1:])
 MAX_DENSE_WIDTH, MAX_DENSE_CELLS = 128, 1 << 27
 """A sparse matrix of no more columns and entries is compared like a table."""
+FIT_SHARE = 0.9
+"""Share of the time that is left for fits; the rest is for the stack, the file and the output."""
 SMALL_CELLS = 1 << 16
 """Smaller tables are fitted by one process: starting others takes longer."""
 
@@ -71,6 +75,7 @@ def train_model(
     folds: int = FOLDS,
     repeats: int = 1,
     seed: int = 0,
+    started: float | None = None,
     on_progress: Callable[..., None] | None = None,
 ) -> TrainedModel:
     """Compare models by cross-validation and fit one to all rows.
@@ -80,8 +85,8 @@ def train_model(
     dataset : Dataset
         Features and labels.
     model : str
-        "auto" keeps the simplest model within one standard error of the best, "trees" does so
-        among boosted trees; "additive", "stack", "logistic" and "linear" are one model each.
+        "auto" keeps the model with the highest cross-validated AP, "trees" the best of the
+        boosted trees; "additive", "stack", "logistic" and "linear" are one model each.
     minutes : float, optional
         Time limit, also for the comparison.
     jobs : int
@@ -90,13 +95,13 @@ def train_model(
         Number of folds, and how often they are drawn.
     seed : int
         Random seed of folds and models.
+    started : float, optional
+        When the time limit began, by `time.perf_counter`; the default is now.
     on_progress : callable, optional
         Called with (stage, done, total, AP).
     """
     start = time.perf_counter()
     Registry("model", dict.fromkeys(MODELS)).choose(model)
-    y = dataset.labels()
-    splits = make_folds(dataset, folds, repeats, seed)
     dense = _is_dense(dataset)
     if not dense and model not in (AUTO, LINEAR, LOGISTIC):
         raise ParameterError(
@@ -104,77 +109,113 @@ def train_model(
             f"sparse features: use --model {LINEAR} or {LOGISTIC}"
         )
     linear = model == LINEAR or not dense
+    if linear and minutes is not None:
+        raise ParameterError("--minutes has no effect on linear models: leave it out")
+    splits = make_folds(dataset, folds, repeats, seed)
     preprocessor = _preprocessor(dataset, linear=linear)
     X = dataset.X if preprocessor is None else preprocessor.transform(dataset.X)
-    positive, negative = str(dataset.positive), str(dataset.negative)
-    labels = np.where(y, positive, negative)
-    small = X.shape[0] * X.shape[1] <= SMALL_CELLS
-    processes = 1 if small and jobs == -1 else jobs
+    size = X.nnz if sp.issparse(X) else X.shape[0] * X.shape[1]
+    processes = 1 if jobs == -1 and size <= SMALL_CELLS else jobs
     start_workers(processes)
     with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
-        warnings.filterwarnings("ignore", category=FutureWarning)
         if linear:
-            if minutes is not None:
-                raise ParameterError(f"--minutes has no effect on --model {LINEAR}: leave it out")
-            names = [LOGISTIC, LINEAR] if model == AUTO else [model]
-            search = fit_linear(
-                X, y, dataset.weight, splits, names, jobs=processes, on_progress=on_progress
-            )
-            classifier, board = search.classifier, search.leaderboard
-            out_of_fold, interrupted, message = search.out_of_fold, search.interrupted, ""
-            search.set_labels(positive, negative)
+            found = _compare_linear(dataset, X, splits, model, processes, on_progress)
         else:
-            compared, select = LIBRARY[model]
-            left = None if minutes is None else 60 * minutes - (time.perf_counter() - start)
-            classifier = AutoAPClassifier(
-                compared,
-                select=select,
-                time_budget=left,
-                cv=splits,
-                n_jobs=processes,
-                random_state=seed,
-                pos_label=positive,
-            )
-            classifier.on_progress = on_progress
-            X = X.toarray() if sp.issparse(X) else X
-            classifier.fit(X, labels, dataset.weight)
-            classifier.cv = None  # the rows of the splits are of no use to a fitted model
-            board, out_of_fold = classifier.leaderboard_, classifier.out_of_fold_
-            interrupted, message = classifier.result_.interrupted, classifier.result_.message
-    chosen = next(one for one in board if one.chosen)
-    held_out = out_of_fold[chosen.model]
-    seen = ~np.isnan(held_out)
-    kinds = {} if preprocessor is None else preprocessor.kinds_
+            left = None
+            if minutes is not None:
+                spent = time.perf_counter() - (start if started is None else started)
+                left = FIT_SHARE * max(60 * minutes - spent, 1.0)
+            found = _compare_library(dataset, X, splits, model, left, processes, seed, on_progress)
+    notes = [] if preprocessor is None else training_warnings(preprocessor, dataset.X)
+    notes += [str(one.message) for one in caught]
+    return TrainedModel(
+        _model(dataset, preprocessor, found, {"folds": len(splits), "seed": seed}),
+        found.leaderboard,
+        found.out_of_fold,
+        [*dict.fromkeys(notes)],
+        found.interrupted,
+        found.message,
+        time.perf_counter() - start,
+    )
+
+
+def _compare_linear(
+    dataset: Dataset, X: Any, splits: list[Split], model: str, jobs: int, on_progress: Any
+) -> Comparison:
+    """Compare linear models of a matrix."""
+    names = [LOGISTIC, LINEAR] if model == AUTO else [model]
+    y, weight = dataset.labels(), dataset.weight
+    found = fit_linear(X, y, weight, splits, names, jobs=jobs, on_progress=on_progress)
+    set_labels(found.classifier, str(dataset.positive), str(dataset.negative))
+    return found
+
+
+def _compare_library(
+    dataset: Dataset,
+    X: Any,
+    splits: list[Split],
+    model: str,
+    seconds: float | None,
+    jobs: int,
+    seed: int,
+    on_progress: Any,
+) -> Comparison:
+    """Compare the models of AutoAPClassifier."""
+    compared, select = LIBRARY[model]
+    positive = str(dataset.positive)
+    classifier = AutoAPClassifier(
+        compared,
+        select=select,
+        time_budget=seconds,
+        cv=splits,
+        n_jobs=jobs,
+        random_state=seed,
+        pos_label=positive,
+    )
+    classifier.on_progress = on_progress
+    labels = np.where(dataset.labels(), positive, str(dataset.negative))
+    classifier.fit(X.toarray() if sp.issparse(X) else X, labels, dataset.weight)
+    classifier.cv = None  # the rows of the splits are of no use to a fitted model
+    result = classifier.result_
+    board, out_of_fold = classifier.leaderboard_, classifier.out_of_fold_
+    return Comparison(classifier, board, out_of_fold, result.interrupted, result.message)
+
+
+def _model(
+    dataset: Dataset,
+    preprocessor: TablePreprocessor | None,
+    found: Comparison,
+    facts: dict[str, Any],
+) -> Model:
+    """Return the chosen model with all that the file should say about it."""
+    y, kinds = dataset.labels(), {} if preprocessor is None else preprocessor.kinds_
+    chosen = next(one for one in found.leaderboard if one.chosen)
+    held_out = found.out_of_fold[chosen.model]
     facts = {
         "model": chosen.model,
         "rows": int(y.size),
         "positives": int(y.sum()),
-        "features": int(X.shape[1]),
+        "features": int(found.classifier.n_features_in_),
         "cv_ap": chosen.ap,
         "cv_ap_se": None if np.isnan(chosen.ap_se) else chosen.ap_se,
-        "folds": len(splits),
-        "seed": seed,
+        **facts,
     }
-    trained = Model(
-        Pipeline(
-            [*([("table", preprocessor)] if preprocessor else []), ("classifier", classifier)]
-        ),
-        positive,
-        negative,
+    steps = [] if preprocessor is None else [("table", preprocessor)]
+    return Model(
+        Pipeline([*steps, ("classifier", found.classifier)]),
+        str(dataset.positive),
+        str(dataset.negative),
         dataset.target,
         dataset.against_rest,
         facts,
         None if dataset.ids is None else str(dataset.ids.name),
         dataset.weight_column,
         {name: one for name, one in dataset.formats.items() if name in dataset.X},
-        board,
-        profile=profile(dataset.X, kinds, expit(held_out[seen])),
+        found.leaderboard,
+        profile=profile(dataset.X, kinds, expit(held_out[~np.isnan(held_out)])),
     )
-    found = [] if preprocessor is None else training_warnings(preprocessor, dataset.X)
-    notes = dict.fromkeys([*found, *(str(one.message) for one in caught)])
-    seconds = time.perf_counter() - start
-    return TrainedModel(trained, board, out_of_fold, [*notes], interrupted, message, seconds)
 
 
 def _is_dense(dataset: Dataset) -> bool:

@@ -32,6 +32,8 @@ PILOT_SHARE = 0.35
 """Share of the budget after which no further model is tried on a few rows."""
 LARGE_PILOTS = 0.15
 """Share of the budget that the pilots with most rows may take."""
+LAST_RESORT = 0.2
+"""Share of the budget that one model may take if the trial fits have used it up."""
 
 
 class Plan(NamedTuple):
@@ -86,8 +88,10 @@ class Budget:
             models.remove(max(models[1:], key=lambda name: predicted[name](enough)))
         sizes = np.unique(np.geomspace(min(rows, PILOT_ROWS[1]), rows, 50).astype(int))
         fitting = [int(size) for size in sizes if seconds(int(size)) <= time_left]
+        needed = seconds(int(sizes[0]))
+        if not fitting and needed <= LAST_RESORT * (self.seconds or 0.0):
+            return Plan(models, int(sizes[0]))  # the trial fits took longer than expected
         if not fitting:
-            needed = seconds(int(sizes[0]))
             spent = (self.seconds or 0.0) - self.left
             raise ParameterError(
                 f"`time_budget` = {self.seconds:g} s is too small for one model: {models[0]} takes "

@@ -27,6 +27,8 @@ def test_evaluate_agrees_with_the_predictions(model: str) -> None:
     assert result["average_precision"] == pytest.approx(average_precision(y, predicted["log_odds"]))
     assert result["average_precision"] > 1.5 * result["prevalence"]
     assert set(result["operating_points"]) == {"0.5", "0.8", "0.9", "0.95"}
+    assert result["calibration"].startswith("The probabilities are ")
+    assert result["calibration"] in run("evaluate", model, "new-loans.csv").stdout
 
 
 def test_labels_may_be_spelled_differently(model: str) -> None:

@@ -48,7 +48,12 @@ def test_the_leaderboard_advice_and_file_are_printed(folder: Path) -> None:
     for name in (*NAMES, "←"):
         assert name in shown
     assert "\nUse " in shown
-    assert re.search(r"→ m.apmax \(\d+ KB\); positive: 'yes', negative: 'no'", shown)
+    kept = re.search(r"kept (\S+) → m.apmax \([\d.]+ .B\); positive: 'yes', negative: 'no'", shown)
+    assert kept is not None
+    board = load_model("m.apmax").leaderboard
+    assert board is not None
+    assert [one.chosen for one in board] == [True] + [False] * (len(board) - 1)
+    assert board[0].model == kept[1]
 
 
 def test_the_model_is_trained_on_all_rows_unless_some_are_held_out(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from math import isnan
@@ -46,12 +47,14 @@ def compare(
     """
     console: Console = context.obj
     with console.errors():
+        started = time.perf_counter()
         check_outputs(report, inputs=[data])
         dataset = options.load_training_data(data, target, positive, rest, columns, labels, reading)
         console.warn(dataset.notes)
         findings = options.check_leaks(console, dataset, strict)
         notes = [*dataset.notes, *(one.message for one in findings)]
-        settings = {"model": model, "minutes": minutes, "jobs": jobs, "seed": seed}
+        limits = {"minutes": minutes, "started": started, "jobs": jobs}
+        settings = {"model": model, "seed": seed, **limits}
         show_comparison(
             console,
             dataset,

@@ -34,7 +34,9 @@ def evaluate(
 
         from apmax import average_precision, operating_point
         from apmax.app.drift import psi
+        from apmax.app.report.calibration import calibration
         from apmax.app.report.measures import TARGET_PRECISIONS
+        from apmax.app.report.results import ScoredModel
         from apmax.errors import UnreachableTargetError
 
         check_outputs(report, inputs=[model, data])
@@ -62,7 +64,9 @@ def evaluate(
                 points[str(precision)] = point._asdict()
             table.add_row(f"{precision:.0%}", *cells)
         counts = {"rows": int(y.size), "positives": int(y.sum()), "prevalence": prevalence}
+        verdict = calibration(ScoredModel(scored.model.name, y, scored.probability, mass)).sentence
         result = {"average_precision": ap, **counts, "operating_points": points}
+        result["calibration"] = verdict
         shifts = (
             []
             if scored.model.profile is None
@@ -70,6 +74,7 @@ def evaluate(
         )
         drift = [shift._asdict() for shift in shifts]
         console.show({**result, "drift": drift, "warnings": scored.warnings}, table)
+        console.say(verdict)
         for shift in shifts:
             if shift.size != "small":
                 text = (

@@ -68,7 +68,7 @@ def predict(
         from apmax.app.files import write_file
         from apmax.app.io import load
         from apmax.app.model import load_model
-        from apmax.app.reasons import strongest_reasons
+        from apmax.app.reasons import reasons_of
 
         check_outputs(out, inputs=[model, data, valid])
         if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
@@ -89,7 +89,7 @@ def predict(
         chosen = None
         if rule is not None and valid is not None:
             chosen = choose_on(console, model, valid, rule, labels, reading)[1]
-        reasons = strongest_reasons(loaded.explain(dataset.X), explain) if explain else {}
+        reasons = reasons_of(loaded, dataset, explain) if explain else {}
         log_odds = loaded.log_odds(dataset.X)
         notes = loaded.warnings_for(dataset)
         console.warn(notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,8 +49,8 @@ def train(
     """Compare models on a data file, and write the best one to a model file.
 
     Numbers, text, dates and missing values need no preparation. The leaderboard shows the average
-    precision of each model in cross-validation; the simplest model within one standard error of
-    the best is fitted to all rows, unless --model chooses another.
+    precision of each model in cross-validation. The best one is kept, unless --model chooses
+    another; a sentence names the simplest model within one standard error of it.
 
     [bold]Example:[/bold] apmax train adult.csv --target last --out adult.apmax
     """
@@ -59,6 +60,7 @@ def train(
         from apmax.app.model import save_model
         from apmax.errors import ParameterError
 
+        started = time.perf_counter()
         check_outputs(out, report, inputs=[data, test])
         if test is not None and holdout is not None:
             raise ParameterError("--test and --holdout exclude each other: each gives test rows")
@@ -71,7 +73,8 @@ def train(
         elif holdout is not None:
             learnt, tested = hold_out(dataset, holdout, seed)
         findings = options.check_leaks(console, dataset, strict, tested if test else None)
-        trained = fit(console, learnt, model=model, minutes=minutes, jobs=jobs, seed=seed)
+        limits: dict[str, Any] = {"minutes": minutes, "started": started, "jobs": jobs}
+        trained = fit(console, learnt, model=model, seed=seed, **limits)
         console.warn(trained.warnings)
         notes = [*dataset.notes, *(one.message for one in findings), *trained.warnings]
         trained.model.facts["command"] = command_line()
@@ -172,7 +175,7 @@ def _show(
         random = f"random {facts['test_prevalence']:.4f}"
         console.say(f"test AP {facts['test_ap']:.4f} ({random}, {facts['test_rows']:,} rows)")
     labels = f"positive: {model.positive!r}, negative: {model.negative!r}"
-    console.say(f"{facts['model']} → {out} ({_megabytes(size)}); {labels}")
+    console.say(f"kept {facts['model']} → {out} ({_megabytes(size)}); {labels}")
     if trained.interrupted:
         console.say(trained.message)
 

@@ -54,7 +54,8 @@ class Panel:
 
 def panels(effects: Sequence[Effect]) -> tuple[list[Panel], list[Effect]]:
     """Return panels of the most important effects, and the other effects."""
-    ranked = sorted(effects, key=lambda effect: -effect.importance)
+    known = [effect for effect in effects if effect.effect.size]  # not of an empty column
+    ranked = sorted(known, key=lambda effect: -effect.importance)
     shown, others = ranked[:MAX_PANELS], ranked[MAX_PANELS:]
     limits = _limits([effect for effect in shown if isinstance(effect, NumberEffect)])
     sizes = {kind: _size(shown, kind) for kind in (NumberEffect, CategoryEffect, PairEffect)}

@@ -11,8 +11,8 @@ from typing import Any
 from apmax.app.files import write_file
 from apmax.app.report.calibration import calibration
 from apmax.app.report.measures import deciles, operating_points, quality, top_rows
-from apmax.app.report.results import Report
-from apmax.tabular.effects import CategoryEffect, NumberEffect, PairEffect
+from apmax.app.report.results import Report, ScoredModel
+from apmax.tabular.effects import CategoryEffect, Effect, NumberEffect
 
 Row = dict[str, Any]
 
@@ -55,20 +55,20 @@ def tables(report: Report) -> dict[str, list[Row]]:
     }
 
 
-def _operating_points(result: Any) -> Iterator[Row]:
+def _operating_points(result: ScoredModel) -> Iterator[Row]:
     for target, point in operating_points(result).items():
         if point is not None:  # the others are not reachable
             yield {"model": result.name, "target_precision": target, **point._asdict()}
 
 
-def _calibration(result: Any) -> Iterator[Row]:
+def _calibration(result: ScoredModel) -> Iterator[Row]:
     bins = calibration(result)
     for k in range(bins.rows.size):
         names = ("lowest", "predicted", "observed", "low", "high", "rows", "positives")
         yield {"model": result.name, **{name: getattr(bins, name)[k].item() for name in names}}
 
 
-def _effect(effect: Any) -> Iterator[Row]:
+def _effect(effect: Effect) -> Iterator[Row]:
     """Yield the contribution to the log-odds at each value, or pair of values."""
 
     def row(first: Any, second: Any, value: float) -> Row:
@@ -81,7 +81,7 @@ def _effect(effect: Any) -> Iterator[Row]:
     elif isinstance(effect, CategoryEffect):
         for level, log_odds in zip(effect.levels, effect.effect.tolist(), strict=True):
             yield row(level, "", log_odds)
-    elif isinstance(effect, PairEffect):
+    else:
         sides = [
             margin.levels if margin.knots is None else margin.knots.tolist()
             for margin in (effect.first, effect.second)
