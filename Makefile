@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 READY := .venv/.ready
 DEMO_READY := .venv/.demo-ready
 
-.PHONY: help setup test test-min soak lint format demo bench bench-linear bench-quality bench-torch bench-surrogates bench-tabular browser audit hashes clean
+.PHONY: help setup test test-min soak lint format demo bench bench-linear bench-quality bench-torch bench-surrogates bench-trackers bench-tabular browser audit hashes clean
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
@@ -66,8 +66,11 @@ bench-quality: setup  ## compare test AP with LogisticRegressionCV and boosted t
 bench-torch: setup  ## benchmark a step of APLoss and ADAP against cross-entropy and Adam
 	@$(BIN)/python -m benchmarks.torch_speed
 
-bench-surrogates: setup  ## compare held-out AP of networks trained by either surrogate
+bench-surrogates: setup  ## compare held-out AP of models trained with APLoss and ExactAPHead
 	@$(BIN)/python -m benchmarks.surrogate_quality
+
+bench-trackers: setup  ## compare mean gradients of APLoss with the exact gradient
+	@$(BIN)/python -m benchmarks.tracker_gradients
 
 bench-tabular: setup  ## compare models of tables by test AP, log-loss and CPU time; continues stored results
 	@$(PIP) install --constraint constraints.txt --group bench

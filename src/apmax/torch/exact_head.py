@@ -31,6 +31,8 @@ from apmax.validation import Floats, Mask, check_count, check_real
 
 logger = logging.getLogger("apmax")
 ALPHAS = (1.0, 0.1, 0.01, 0.001)
+KEPT_WITHIN = 1.0
+"""Standard errors of the gain within which the present layer is kept."""
 GAIN_PER_TOL = 0.1
 """A fit stops at a relative gain below this share of `tol`."""
 
@@ -212,7 +214,7 @@ class ExactAPHead:
             chosen = int(gains.mean(axis=0).argmax())
             gain = float(gains[:, chosen].mean())
             error = float(gains[:, chosen].std(ddof=1) / math.sqrt(len(gains)))
-            if not gain > error:
+            if not gain > KEPT_WITHIN * error:
                 return kept._replace(gain=gain, error=error)
         fits = list(self._path(inputs, positive, anchor, self.alphas[: chosen + 1]))
         with interrupt_on_hold():
