@@ -21,21 +21,22 @@ def make_data(n: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def main() -> dict[str, float]:
-    X, y = make_data(8000, seed=0)
-    X_test, y_test = make_data(20_000, seed=1)
+    X, y = make_data(6000, seed=2)
+    X_test, y_test = make_data(20_000, seed=3)
     torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(20, 2), nn.Tanh(), nn.Linear(2, 1))
+    network = nn.Sequential(nn.BatchNorm1d(20), nn.Linear(20, 1))  # or any network
     loss, optimizer = nn.BCEWithLogitsLoss(), torch.optim.Adam(network.parameters(), lr=1e-2)
     for _ in range(15):
         for x, label in DataLoader(TensorDataset(X, y), batch_size=128, shuffle=True):
             optimizer.zero_grad()
             loss(network(x)[:, 0], label.float()).backward()
             optimizer.step()
-    before = copy.deepcopy(network)
+    before = copy.deepcopy(network).eval()
 
     fit = ExactAPHead().fit(network, DataLoader(TensorDataset(X, y), batch_size=1024))
 
     print(f"layer {fit.layer}: cross-validated gain {fit.gains[0]:+.4f} ± {fit.errors[0]:.4f}")
+    network.eval()
     with torch.no_grad():
         return {
             "cross-entropy": average_precision(y_test, before(X_test)[:, 0]),
