@@ -9,7 +9,7 @@ DEMO_READY := .venv/.demo-ready
 AXE := .browser/axe.min.js
 AXE_SHA256 := 2277b0a3ef47af9b52497faa3e71598e86e0a0e5e6eb295207a5657ede4709af
 
-.PHONY: help setup test test-min soak lint format demo picture bench bench-linear bench-quality bench-torch bench-surrogates bench-tabular bench-remedies bench-scale browser docs docs-gallery docs-serve numbers dist audit hashes clean bench-app
+.PHONY: help setup test test-min soak lint format demo picture bench bench-linear bench-quality bench-torch bench-surrogates bench-tabular bench-remedies bench-scale browser docs docs-gallery docs-serve numbers dist audit hashes clean bench-app bench-trackers
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
@@ -73,8 +73,11 @@ bench-quality: setup  ## compare test AP with LogisticRegressionCV and boosted t
 bench-torch: setup  ## benchmark a step of APLoss and ADAP against cross-entropy and Adam
 	@$(BIN)/python -m benchmarks.torch_speed
 
-bench-surrogates: setup  ## compare held-out AP of networks trained by either surrogate
+bench-surrogates: setup  ## compare held-out AP of models trained with APLoss and ExactAPHead
 	@$(BIN)/python -m benchmarks.surrogate_quality
+
+bench-trackers: setup  ## compare mean gradients of APLoss with the exact gradient
+	@$(BIN)/python -m benchmarks.tracker_gradients
 
 bench-tabular: setup  ## compare models of tables by test AP, log-loss and CPU time; continues stored results
 	@$(PIP) install --constraint constraints.txt --group bench

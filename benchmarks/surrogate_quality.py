@@ -2,10 +2,10 @@
 
 A third of the training data of each set is held out, and a quarter of the rest validates. The
 baseline of the linear model is converged logistic regression with C chosen by validation AP. That
-of the network is cross-entropy for `2 · EPOCHS` epochs. Every recipe starts from the baseline
-after `EPOCHS` epochs (the linear model from logistic regression) and has the same number of
-steps. Every method keeps the epoch with the best validation AP, and its start is one of the
-candidates. Test sets are not used.
+of the network is cross-entropy for `2 · EPOCHS` epochs. A recipe starts from the baseline after
+`EPOCHS` epochs (the linear model from logistic regression, ExactAPHead from the whole baseline)
+and has the same number of steps. Every method keeps the epoch with the best validation AP, and
+its start is one of the candidates. Test sets are not used.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class Parts(NamedTuple):
 Train = Callable[[nn.Module, Parts], nn.Module]
 
 
-def ap_recipe(optimizer: str, lr: float, **options: Any) -> Train:
+def ap_recipe(optimizer: str, lr: float, *, from_logits: bool = True, **options: Any) -> Train:
     def train(model: nn.Module, parts: Parts) -> nn.Module:
         part = parts.train
         chosen: Any = {"ADAP": ADAP, "Adam": torch.optim.Adam}[optimizer]
         descent = chosen(model.parameters(), lr=lr)
-        loss = APLoss(part.y, **{"from_logits": True, **options})
+        loss = APLoss(part.y, from_logits=from_logits, **options)
         positives = min(POSITIVES, int(part.y.sum()))
         sampler = PositiveNegativeBatchSampler(part.y, BATCH, positives)
         steps = -(-part.y.numel() // BATCH)
@@ -70,7 +70,9 @@ def ap_recipe(optimizer: str, lr: float, **options: Any) -> Train:
             for _ in range(steps):
                 index = torch.tensor(next(batches))
                 descent.zero_grad()
-                loss(model(part.X[index])[:, 0], index, part.y[index]).backward()
+                logits = model(part.X[index])[:, 0]
+                scores = logits if from_logits else torch.sigmoid(logits)
+                loss(scores, index, part.y[index]).backward()
                 descent.step()
 
         return best_epoch(model, parts.valid, epoch, EPOCHS)
@@ -85,18 +87,16 @@ def exact_head(model: nn.Module, parts: Parts) -> nn.Module:
 
 
 RECIPES: dict[str, Train] = {
-    "elapsed average, Adam": ap_recipe("Adam", 1e-3),
-    "elapsed average, Adam, lr 1e-2": ap_recipe("Adam", 1e-2),
-    "elapsed average, ADAP": ap_recipe("ADAP", 1e-2),
-    "randomized coordinate, Adam": ap_recipe("Adam", 1e-3, tracker="randomized_coordinate"),
-    "moving average, Adam": ap_recipe("Adam", 1e-3, tracker="moving_average"),
-    "logits with γ = 2, Adam": ap_recipe(
-        "Adam", 1e-3, from_logits=False, spread=None, gamma=2.0
-    ),
-    "γ = 40, Adam": ap_recipe("Adam", 1e-3, gamma=40.0),
-    "squared hinge, γ = 0.5, Adam": ap_recipe("Adam", 1e-3, surrogate="squared_hinge", gamma=0.5),
+    "APLoss, Adam, lr 1e-3": ap_recipe("Adam", 1e-3),
+    "APLoss, Adam, lr 1e-2": ap_recipe("Adam", 1e-2),
+    "APLoss, ADAP, lr 1e-2": ap_recipe("ADAP", 1e-2),
+    "randomized coordinate, lr 1e-3": ap_recipe("Adam", 1e-3, tracker="randomized_coordinate"),
+    "moving average, lr 1e-3": ap_recipe("Adam", 1e-3, tracker="moving_average"),
+    "probabilities, γ = 20, lr 1e-3": ap_recipe("Adam", 1e-3, from_logits=False),
     "ExactAPHead": exact_head,
-}  # fmt: skip
+}
+AFTER_BASELINE = ("ExactAPHead",)
+"""Recipes that start from the whole baseline, because they need no epochs."""
 
 
 def parts_of(name: str, seed: int) -> Parts:
@@ -179,11 +179,12 @@ def gains(name: str, kind: str, seed: int) -> tuple[float, dict[str, float]]:
     standard = ap_of(baseline, parts.held_out)
     found = {}
     for recipe, train in RECIPES.items():
-        trained = train(copy.deepcopy(start), parts)
+        first = baseline if recipe in AFTER_BASELINE else start
+        trained = train(copy.deepcopy(first), parts)
         candidates = [baseline, trained]  # cross-entropy is always kept as a candidate
         chosen = max(candidates, key=lambda one: ap_of(one, parts.valid))
         found[recipe] = ap_of(chosen, parts.held_out) - standard
-        found[f"{recipe}, always"] = ap_of(trained, parts.held_out) - standard
+        found[f"{recipe}, not chosen by validation"] = ap_of(trained, parts.held_out) - standard
     return standard, found
 
 
@@ -197,12 +198,12 @@ def main() -> None:
                 for recipe, gain in {"baseline": standard, **found}.items():
                     table[recipe][name].append(gain)
             print(f"({kind}: {name} done)", file=sys.stderr, flush=True)
-        print(f"{kind + ': gain over the baseline':<42} mean ± error  " + "  ".join(NAMES))
+        print(f"{kind + ': gain over the baseline':<58} mean ± error  " + "  ".join(NAMES))
         for recipe, of_set in table.items():
             means = [float(np.mean(of_set[name])) for name in NAMES]
             error = np.std(means, ddof=1) / np.sqrt(len(means))
             text = "  ".join(f"{m:>+{len(n)}.4f}" for n, m in zip(NAMES, means, strict=True))
-            print(f"{recipe:<42} {np.mean(means):+.4f} ± {error:.4f}  {text}", flush=True)
+            print(f"{recipe:<58} {np.mean(means):+.4f} ± {error:.4f}  {text}", flush=True)
 
 
 if __name__ == "__main__":

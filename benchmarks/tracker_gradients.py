@@ -34,6 +34,7 @@ def trackers(ratio: int) -> dict[str, dict[str, Any]]:
         "moving average, 0.5": {"tracker": "moving_average", "beta0": 0.5},
         "moving average, 0.2": {"tracker": "moving_average", "beta0": 0.2},
         "none": {"tracker": "none"},
+        "elapsed average, 0.9/√t": {"tracker": "elapsed_average"},
     }  # fmt: skip
 
 

@@ -18,19 +18,20 @@ class APModule(L.LightningModule):
     def __init__(self, X: Tensor, y: Tensor) -> None:
         super().__init__()
         self.network = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 1))
-        self.loss = APLoss(y)  # a submodule: its state is in the checkpoint
-        self.data = IndexedDataset(TensorDataset(X))
+        self.loss = APLoss(y, from_logits=True)  # a submodule: its state is in the checkpoint
+        self.data = IndexedDataset(TensorDataset(X, y))
         self.sampler = PositiveNegativeBatchSampler(y, batch_size=64, positives_per_batch=16)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.sigmoid(self.network(x)[:, 0])
+        logits: Tensor = self.network(x)[:, 0]
+        return logits
 
     def train_dataloader(self) -> Any:
         return DataLoader(self.data, batch_sampler=self.sampler)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        x, index = batch
-        value: Tensor = self.loss(self(x), index)
+        x, y, index = batch
+        value: Tensor = self.loss(self(x), index, y)
         return value
 
     def on_train_epoch_end(self) -> None:
@@ -43,7 +44,9 @@ class APModule(L.LightningModule):
         checkpoint["sampler"] = self.sampler.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        self.sampler.load_state_dict(checkpoint["sampler"])
+        saved = checkpoint["sampler"]
+        if saved["data"] == self.sampler.state_dict()["data"]:  # otherwise this is other data
+            self.sampler.load_state_dict(saved)
 
 
 def train(epochs: int = 5, resume: str | None = None, **options: Any) -> tuple[APModule, float]:

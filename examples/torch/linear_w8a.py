@@ -38,7 +38,7 @@ def train(folder: Path, method: str = "soap-adam", epochs: int = 4) -> float:
         for batch in sampler:
             index = torch.tensor(batch)
             optimizer.zero_grad()
-            loss(torch.sigmoid(model(X[index])[:, 0]), index).backward()
+            loss(torch.sigmoid(model(X[index])[:, 0]), index, y[index]).backward()
             optimizer.step()
     with torch.no_grad():
         return average_precision(y_test, model(X_test)[:, 0])

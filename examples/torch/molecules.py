@@ -90,7 +90,7 @@ def by_adap(model: nn.Module, parts: list[Molecules], epochs: int, lr: float) ->
     optimizer = ADAP(model.parameters(), lr=lr, schedule="constant")
 
     def loss(index: Tensor) -> Tensor:
-        value: Tensor = minus_ap(torch.sigmoid(model(X[index])[:, 0]), index)
+        value: Tensor = minus_ap(torch.sigmoid(model(X[index])[:, 0]), index, y[index])
         return value
 
     return best_epoch(model, optimizer, loss, parts, epochs)

@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from apmax import average_precision
-from apmax.torch import ADAP, APLoss, IndexedDataset
+from apmax.torch import APLoss, IndexedDataset, MultiLabelBatchSampler
 
 NAMES = ("toxic", "active", "soluble")
 
@@ -29,19 +29,16 @@ def train(epochs: int = 20) -> dict[str, float]:
 
     torch.manual_seed(0)
     model = nn.Linear(12, len(NAMES))
-    loss = APLoss(labels, tracker="moving_average")
-    optimizer = ADAP(model.parameters(), lr=0.03)
-    loader = DataLoader(
-        IndexedDataset(TensorDataset(X)),
-        batch_size=256,  # large enough that rare labels have positives in most batches
-        shuffle=True,
-        generator=torch.Generator().manual_seed(0),
-    )
+    loss = APLoss(labels, from_logits=True)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    sampler = MultiLabelBatchSampler(labels, 128, labels_per_batch=3, positives_per_label=8)
+    loader = DataLoader(IndexedDataset(TensorDataset(X, labels)), batch_sampler=sampler)
     for _ in range(epochs):
-        for x, index in loader:
+        for x, label, index in loader:
             optimizer.zero_grad()
-            loss(torch.sigmoid(model(x)), index).backward()
+            loss(model(x), index, label).backward()
             optimizer.step()
+    print("tracked AP", [round(ap, 3) for ap in loss.average_precision_per_label().tolist()])
     with torch.no_grad():
         scores = model(X_test)
     return {name: average_precision(y_test[:, k], scores[:, k]) for k, name in enumerate(NAMES)}

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from apmax import average_precision
-from apmax.torch import ADAP, APLoss, IndexedDataset, PositiveNegativeBatchSampler
+from apmax.torch import APLoss, IndexedDataset, PositiveNegativeBatchSampler
 
-EPOCHS = 10
+EPOCHS = 20
 
 
 def make_data(n: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -28,7 +28,7 @@ def make_data(n: int, seed: int) -> tuple[Tensor, Tensor]:
 
 def train_cross_entropy(model: nn.Module, X: Tensor, y: Tensor) -> None:
     loss = nn.BCEWithLogitsLoss()
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(EPOCHS):
         for x, label in DataLoader(TensorDataset(X, y), batch_size=128, shuffle=True):
             optimizer.zero_grad()
@@ -38,14 +38,14 @@ def train_cross_entropy(model: nn.Module, X: Tensor, y: Tensor) -> None:
 
 def train_average_precision(model: nn.Module, X: Tensor, y: Tensor) -> None:
     """Three things differ: the sampler, the index, and a loss that has the labels."""
-    data = IndexedDataset(TensorDataset(X))
+    data = IndexedDataset(TensorDataset(X, y))
     sampler = PositiveNegativeBatchSampler(y, batch_size=128, positives_per_batch=32)
-    loss = APLoss(y, tracker="moving_average")
-    optimizer = ADAP(model.parameters(), lr=0.01)
+    loss = APLoss(y, from_logits=True)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-2)
     for epoch in range(EPOCHS):
-        for x, index in DataLoader(data, batch_sampler=sampler):
+        for x, label, index in DataLoader(data, batch_sampler=sampler):
             optimizer.zero_grad()
-            loss(torch.sigmoid(model(x)[:, 0]), index).backward()
+            loss(model(x)[:, 0], index, label).backward()
             optimizer.step()
         print(f"epoch {epoch + 1}: tracked AP {loss.average_precision():.3f}")
 

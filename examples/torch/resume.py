@@ -29,7 +29,7 @@ def train(folder: Path, steps: int = STEPS) -> nn.Module:
 
     torch.manual_seed(0)
     model = nn.Linear(10, 1)
-    loss = APLoss(y)
+    loss = APLoss(y, from_logits=True)
     optimizer = ADAP(model.parameters(), lr=0.1)
     sampler = PositiveNegativeBatchSampler(y, batch_size=64, positives_per_batch=16)
     parts = {"model": model, "loss": loss, "optimizer": optimizer, "sampler": sampler}
@@ -45,7 +45,7 @@ def train(folder: Path, steps: int = STEPS) -> nn.Module:
         for batch in sampler:
             index = torch.tensor(batch)
             optimizer.zero_grad()
-            loss(torch.sigmoid(model(X[index])[:, 0]), index).backward()
+            loss(model(X[index])[:, 0], index, y[index]).backward()
             optimizer.step()
             step += 1
             if step % EVERY == 0 or step == steps:

@@ -28,7 +28,7 @@ def main(folder: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(1007, 10, dtype=torch.float64, generator=generator)
     y = X[:, 0] + 0.5 * torch.randn(1007, generator=generator) > 1.8
-    loss = APLoss(y).double()  # may be created before init_process_group
+    loss = APLoss(y, from_logits=True).double()  # may be created before init_process_group
 
     dist.init_process_group("gloo")  # "nccl" on GPUs, with model and loss on cuda
     train(folder, X, y, loss)
@@ -58,7 +58,7 @@ def train(folder: Path, X: Tensor, y: Tensor, loss: APLoss, steps: int = STEPS) 
         for batch in sampler:
             index = torch.tensor(batch)
             optimizer.zero_grad()
-            loss(torch.sigmoid(model(X[index])[:, 0]), index).backward()
+            loss(model(X[index])[:, 0], index, y[index]).backward()
             optimizer.step()
             step += 1
             after_step(step)

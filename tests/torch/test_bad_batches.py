@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from apmax import surrogate_ap
 from apmax.errors import (
     ApmaxError,
     LabelError,
@@ -29,7 +30,6 @@ from tests.torch.nine_positives import (
     SCORES,
     N,
     assert_same_state,
-    batch,
     both_ways,
     saved,
 )
@@ -191,18 +191,16 @@ def test_labels_of_a_batch_reveal_a_wrong_index(which: int, kind: Any) -> None:
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["compiled", "torch"])
-def test_logits_give_the_loss_of_their_sigmoid(which: int) -> None:
-    losses = both_ways(POSITIVE, from_logits=True)[which], both_ways(POSITIVE)[which]
-    logits = 6.0 * (SCORES - 0.5)
-    rng = np.random.default_rng(4)
-    for _ in range(5):
-        index = batch(rng)
-        z, w = (logits[index].clone().requires_grad_() for _ in range(2))
-        values = losses[0](z, index), losses[1](torch.sigmoid(w), index)
-        for value in values:
-            value.backward()
-        torch.testing.assert_close(values[0], values[1], rtol=1e-12, atol=0)
-        torch.testing.assert_close(z.grad, w.grad, rtol=1e-10, atol=1e-15)
+@pytest.mark.parametrize(("surrogate", "gamma"), [("logistic", 2.0), ("squared_hinge", 1.0)])
+def test_logits_are_compared_on_their_own_scale(which: int, surrogate: str, gamma: float) -> None:
+    loss = both_ways(POSITIVE, surrogate=surrogate, from_logits=True)[which]
+    assert loss.gamma == gamma
+    logits = (9.0 * (SCORES - 0.5)).requires_grad_()
+    value = loss(logits, torch.arange(N))
+    value.backward()
+    exact = surrogate_ap(logits.detach(), POSITIVE, surrogate=surrogate, gamma=gamma)
+    assert value.item() == pytest.approx(-exact.value, rel=1e-12)
+    np.testing.assert_allclose(logits.grad, -exact.gradient, rtol=1e-9, atol=1e-15)
 
 
 @pytest.mark.parametrize("gamma", [0.1, 0.9, 1.9])

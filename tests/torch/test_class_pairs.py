@@ -56,8 +56,8 @@ def test_a_full_batch_is_the_formula(name: str) -> None:
     torch.testing.assert_close(scores.grad, at.grad, rtol=1e-9, atol=1e-15)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_logits_are_those_of_their_sigmoid(name: str) -> None:
+@pytest.mark.parametrize("name", ["one-way", "two-way"])
+def test_partial_auc_of_logits_is_that_of_their_sigmoid(name: str) -> None:
     formula, make = CASES[name]
     logits, at = ((6 * (SCORES - 0.5)).requires_grad_() for _ in range(2))
     value = make(from_logits=True).double()(logits, torch.arange(N))
@@ -66,6 +66,12 @@ def test_logits_are_those_of_their_sigmoid(name: str) -> None:
     expected.backward()
     assert value.item() == pytest.approx(expected.item(), rel=1e-12)
     torch.testing.assert_close(logits.grad, at.grad, rtol=1e-9, atol=1e-15)
+
+
+def test_the_push_compares_logits_on_their_own_scale() -> None:
+    logits = 9.0 * (SCORES - 0.5)
+    found = PNormPushLoss(POSITIVE, p=3.0, from_logits=True).double()(logits, torch.arange(N))
+    assert found.item() == pytest.approx(push(logits * 2.0 / 20.0).item(), rel=1e-12)
 
 
 @pytest.mark.parametrize("name", CASES)

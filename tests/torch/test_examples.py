@@ -29,6 +29,44 @@ def test_several_labels_are_learnt_although_some_are_missing() -> None:
     assert min(example("multi_label")["train"]().values()) > 0.4
 
 
+def test_retrieval_learns_by_every_loss() -> None:
+    assert min(example("retrieval")["train"](epochs=20).values()) > 0.7
+
+
+def test_the_exact_head_is_at_least_as_good_as_the_layer_that_it_replaces() -> None:
+    found = example("exact_head")["main"]()
+    assert found["with ExactAPHead"] >= found["cross-entropy"] > 0.2
+
+
+@pytest.mark.filterwarnings("ignore")  # Ignite's own
+def test_ignite_trains_and_saves_all_parts(tmp_path: Path) -> None:
+    pytest.importorskip("ignite", reason="needs pytorch-ignite")
+    assert example("ignite_engine")["train"](folder=str(tmp_path)) > 0.5
+    (path,) = tmp_path.glob("*.pt")
+    state = torch.load(path, weights_only=True)
+    assert set(state) >= {"model", "loss", "optimizer", "sampler"}
+    assert state["loss"]["rounds"] > 0
+
+
+@pytest.mark.filterwarnings("ignore")  # those of transformers
+def test_the_hugging_face_trainer_fine_tunes_for_average_precision() -> None:
+    pytest.importorskip("transformers", reason="needs transformers and accelerate")
+    pytest.importorskip("accelerate", reason="needs transformers and accelerate")
+    assert example("hugging_face_trainer")["train"]() > 0.6
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's own
+def test_a_lightning_checkpoint_loads_for_other_data(tmp_path: Path) -> None:
+    parts = example("lightning_module")
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False}
+    trained, _ = parts["train"](epochs=1, default_root_dir=tmp_path, **quiet)
+    (path,) = tmp_path.rglob("*.ckpt")
+    X, y = torch.randn(50, 10), torch.arange(50) < 20
+    loaded = parts["APModule"].load_from_checkpoint(path, X=X, y=y, strict=False)
+    torch.testing.assert_close(loaded.network[0].weight, trained.network[0].weight)
+    assert loaded.loss.tracked().isnan().all()
+
+
 @pytest.mark.filterwarnings("ignore")  # Lightning's own
 def test_lightning_resumes_bit_identically_from_its_checkpoint(tmp_path: Path) -> None:
     train = example("lightning_module")["train"]

@@ -125,7 +125,7 @@ def test_classes_are_one_column_each() -> None:
     ]
     assert value.item() == pytest.approx(-np.mean(singles), rel=1e-9)
     as_logits = APLoss(labels, from_logits=True).double()(logits, torch.arange(50))
-    expected = APLoss(labels).double()(logits.sigmoid(), torch.arange(50))
+    expected = APLoss(labels, gamma=2.0, spread=None).double()(logits, torch.arange(50))
     assert as_logits.item() == pytest.approx(expected.item(), rel=1e-12)
 
 

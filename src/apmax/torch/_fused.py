@@ -34,7 +34,6 @@ class TrackingRules(NamedTuple):
     decays: bool
     normalised: bool
     omega: Omega
-    logits: bool  # whether scores are σ(z) of the given numbers z
     lowest: float  # score
     highest: float  # score
     spread: float  # largest difference of two scores
@@ -81,16 +80,6 @@ def _readable(scores, index, n, tracking):
 
 
 @inner_kernel
-def _fill_scores(values, logits, scores):
-    """Fill `scores` with the values, or with σ of them."""
-    for k in range(values.size):
-        scores[k] = values[k]
-        if logits:
-            tail = np.exp(-abs(values[k]))
-            scores[k] = (1.0 if values[k] >= 0 else tail) / (1.0 + tail)
-
-
-@inner_kernel
 def _find_rows(cells, index, given, places):
     """Fill `places` with rows of U, −1 for negatives; return the number of positives.
 
@@ -129,17 +118,16 @@ def _update_rows(tracking, clock, u, written_at, rows, g1, g2):
 
 
 @kernel
-def track_batch(values, index, given, n, cells, u, written_at, rules, tracking, clock, gradient):
-    """Take a batch: update U and fill the gradient of −ÂP with respect to the values.
+def track_batch(scores, index, given, n, cells, u, written_at, rules, tracking, clock, gradient):
+    """Take a batch: update U and fill the gradient of −ÂP with respect to the scores.
 
     Return what happened to the batch, and −ÂP as tracked for its positives. Nothing has changed
-    unless the batch was taken. `values` and `gradient` are contiguous float64 arrays, `given` is
+    unless the batch was taken. `scores` and `gradient` are contiguous float64 arrays, `given` is
     the mask of the positives or `NO_LABELS`, and `clock` is a
     :class:`~apmax.torch.compositional.Tick`.
     """
-    size = values.size
-    scores, places = np.empty(size), np.empty(size, np.int64)
-    _fill_scores(values, tracking.logits, scores)
+    size = scores.size
+    places = np.empty(size, np.int64)
     if not _readable(scores, index, n, tracking):
         return UNREADABLE, 0.0
     count = _find_rows(cells, index, given, places)
@@ -173,7 +161,4 @@ def track_batch(values, index, given, n, cells, u, written_at, rules, tracking, 
         gradient[where[i]] = c[i] + plus.pulls[i]
     for j in range(rest):
         gradient[where[count + j]] = minus.pulls[j]
-    if tracking.logits:
-        for k in range(size):
-            gradient[k] *= scores[k] * (1.0 - scores[k])
     return TAKEN, value

@@ -13,22 +13,16 @@ from torch import Tensor
 from apmax.errors import BackendError, NonFiniteError, ParameterError, ShapeError, WeightError
 from apmax.methods import TRACKERS, Schedule, Tracker
 from apmax.objective.omega import Omega
-from apmax.objective.surrogates import LOGISTIC, Surrogate, resolve_with_gamma
+from apmax.objective.surrogates import LOGISTIC, Surrogate
 from apmax.torch.checked_settings import CheckedSettings
-from apmax.torch.checks import (
-    check_finite,
-    check_floating,
-    check_index,
-    check_rows,
-    check_spread,
-    resolve_spread,
-)
+from apmax.torch.checks import check_finite, check_floating, check_index, check_rows
 from apmax.torch.compiled_step import CompiledStep
 from apmax.torch.compositional import CompositionalLoss, with_gradient
 from apmax.torch.distributed import gather_checked
 from apmax.torch.foreign_keywords import explains_foreign_keywords
 from apmax.torch.labels import LabelTable
 from apmax.torch.pairs import pair_sums, pair_sums_vjp, rank_batch
+from apmax.torch.score_scale import check_spread, resolve_scale
 from apmax.torch.skipped_batches import SkippingLoss
 from apmax.torch.tensor_surrogates import BUILT_IN, pair_terms
 from apmax.validation import check_switch
@@ -61,14 +55,15 @@ class APLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
         NaN or -1 for a missing label. Scores then have shape (B, L), and the loss is the mean
         over the labels.
     from_logits : bool, default=False
-        Whether scores are logits, to which the loss applies the sigmoid. Recommended.
+        Whether scores are logits. Recommended: they are not saturated, as probabilities of rare
+        positives are.
     surrogate : str or Surrogate, default="logistic"
         "logistic", "squared_hinge" (the paper's), or any other
         :class:`~apmax.objective.surrogates.Surrogate`. One without a tensor version runs in NumPy:
         score differences are copied to host memory at each step.
     gamma : float, default=None
         Slope or margin of the surrogate, in units of the scores. None is 20 for the logistic
-        surrogate, 0.1 for the squared hinge and 1 for others.
+        surrogate (2 for logits), 0.1 for the squared hinge (1 for logits) and 1 for others.
     tracker : str or Tracker, default="elapsed_average"
         "elapsed_average", "randomized_coordinate" (MOAP-V2, ADAP), "moving_average" (SOAP,
         MOAP-V1, SOX) or "none"; see :mod:`apmax.methods`. The default follows the model equally
@@ -82,7 +77,7 @@ class APLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
         Initial value of a row of U.
     spread : float or None, default=1.0
         Largest difference of two scores. 1 is for probabilities: scores outside [0, 1] raise an
-        error, which catches a missing sigmoid. None accepts any scores.
+        error, which catches a missing sigmoid. None accepts any scores, as for logits.
     projected : bool, default=True
         Whether U is projected on the bounds Ω of Assumption 1.
     label_weights : array-like of shape (L,), default=None
@@ -115,7 +110,7 @@ class APLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
     >>> value = loss(logits, torch.arange(6), labels)
     >>> value.backward()
     >>> print(f"{value:.3f}, tracked AP {loss.average_precision():.3f}")
-    -0.993, tracked AP 0.993
+    -0.911, tracked AP 0.911
     """
 
     @explains_foreign_keywords
@@ -136,8 +131,7 @@ class APLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
         poor_batch: str = "skip",
         process_group: Any = None,
     ) -> None:
-        chosen, gamma = resolve_with_gamma(surrogate, gamma)
-        spread = resolve_spread(spread, check_switch(from_logits, "from_logits"))
+        chosen, gamma, spread = resolve_scale(surrogate, gamma, spread, from_logits)
         if chosen == LOGISTIC and spread == 1.0 and gamma < LEAST_SLOPE:
             message = (
                 f"`gamma` = {gamma:g} is a very flat slope for probabilities; the default is 20. "
@@ -165,7 +159,6 @@ class APLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
         )
         self._count_skips(poor_batch, table.num_labels)
         self.labels = table
-        self.from_logits = bool(from_logits)
         self._set_label_weights(label_weights)
         self._terms, self._surrogate = pair_terms(chosen), chosen
         self._gamma, self._spread = gamma, spread
@@ -191,7 +184,7 @@ class APLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
         return self._spread
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def forward(self, scores: Tensor, index: Tensor, labels: Tensor | None = None) -> Tensor:
+    def forward(self, scores: Tensor, index: Tensor, labels: Any = None) -> Tensor:
         """Update U and return −ÂP as tracked for the positives of the batch.
 
         Parameters
@@ -200,7 +193,7 @@ class APLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
             Scores of the batch: probabilities, or logits with ``from_logits=True``.
         index : Tensor of shape (B,)
             Positions of the examples in `labels` of the constructor, each once.
-        labels : Tensor of shape (B,) or (B, L), optional
+        labels : array-like or Tensor of shape (B,) or (B, L), optional
             Labels of the batch. They are only compared with those of the constructor; if they
             differ, `index` is wrong and an error is raised.
         """
@@ -214,8 +207,6 @@ class APLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
         columns = columns[:, None] if columns.ndim == 1 else columns
         self._check_values(columns, index, given)
         columns = columns.to(torch.promote_types(columns.dtype, self.U.dtype))
-        if self.from_logits:
-            columns = torch.sigmoid(columns)
         batch = rank_batch(self.labels, index, self.least_pair, self.U.dtype, self.label_weights)
         if batch is None:
             return self._skip(columns, NO_RANKING)
@@ -290,9 +281,7 @@ class APLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
         cells = self.labels.cells if rows is None else self.labels.cells[rows]
         return cells // self.labels.examples
 
-    def _check_batch(
-        self, scores: Tensor, index: Tensor, given: Tensor | None
-    ) -> tuple[Tensor, ...]:
+    def _check_batch(self, scores: Tensor, index: Tensor, given: Any) -> tuple[Tensor, ...]:
         """Check shapes, types and devices; return scores of shape (B,) or (B, L), and positions."""
         check_floating(scores, "scores")
         count = self.labels.num_labels
@@ -313,19 +302,19 @@ class APLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
             )
         if given is None:
             return columns, positions
-        if not isinstance(given, Tensor) or given.numel() != columns.numel():
-            shape = tuple(given.shape) if isinstance(given, Tensor) else type(given).__name__
+        truth = torch.as_tensor(given, device=columns.device)
+        if truth.numel() != columns.numel():
             raise ShapeError(
-                f"`labels` must have the shape of `scores`, {tuple(scores.shape)}, got {shape}"
+                f"`labels` must have the shape of `scores`, {tuple(scores.shape)}, got "
+                f"{tuple(truth.shape)}"
             )
-        return columns, positions, given.to(columns.device).reshape(-1, count)
+        return columns, positions, truth.reshape(-1, count)
 
     def _check_values(self, columns: Tensor, index: Tensor, given: list[Tensor]) -> None:
         """Check that scores are finite and within `spread`, and positions valid and distinct."""
         check_rows(index, self.labels.examples)
         check_finite(columns, "a score")
-        if not self.from_logits:
-            check_spread(columns, self.spread)
+        check_spread(columns, self.spread)
         if given:
             self.labels.check_given(index, given[0])
 

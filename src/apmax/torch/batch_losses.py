@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from apmax.errors import ShapeError, WeightError
-from apmax.torch.checks import check_finite, check_floating, check_spread, resolve_spread
+from apmax.torch.checks import check_finite, check_floating
 from apmax.torch.distributed import gather_checked
 from apmax.torch.labels import label_masks
+from apmax.torch.score_scale import check_spread, resolve_spread
 from apmax.torch.skipped_batches import SkippingLoss
-from apmax.validation import check_real, check_switch
+from apmax.validation import check_real
 
 
 class BatchLoss(SkippingLoss):
@@ -25,7 +26,7 @@ class BatchLoss(SkippingLoss):
     Parameters
     ----------
     from_logits : bool, default=False
-        Whether the scores are logits, to which the loss applies the sigmoid.
+        Whether the scores are logits, which have no bound.
     spread : float or None, default=1.0
         Largest difference of two scores; 1 is for probabilities, which must lie in [0, 1]. None
         accepts any scores.
@@ -45,8 +46,7 @@ class BatchLoss(SkippingLoss):
         process_group: Any = None,
     ) -> None:
         super().__init__()
-        self.from_logits = check_switch(from_logits, "from_logits")
-        self.spread = resolve_spread(spread, self.from_logits)
+        self.spread = resolve_spread(spread, from_logits)
         self._count_skips(poor_batch)
         self.process_group = process_group
 
@@ -62,8 +62,6 @@ class BatchLoss(SkippingLoss):
         if columns.element_size() < 4:
             columns = columns.float()
         check_finite(columns, "a score")
-        if self.from_logits:
-            columns = torch.sigmoid(columns)
         check_spread(columns, self.spread)
         positive, missing = label_masks(truth)
         losses = []
@@ -92,14 +90,16 @@ class SmoothAPLoss(BatchLoss):
 
     Parameters
     ----------
-    temperature : float, default=0.01
-        τ, in units of the scores.
+    temperature : float, default=None
+        τ, in units of the scores. None is 0.01, and 0.5 for logits.
     **options
         Parameters of :class:`BatchLoss`.
     """
 
-    def __init__(self, temperature: float = 0.01, **options: Any) -> None:
+    def __init__(self, temperature: float | None = None, **options: Any) -> None:
         super().__init__(**options)
+        if temperature is None:
+            temperature = 0.5 if options.get("from_logits") else 0.01
         why = "it is τ of σ(x/τ), in units of the scores; the authors use 0.01"
         self.temperature = check_real(temperature, "temperature", above=0, why=why)
 

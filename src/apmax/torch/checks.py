@@ -9,10 +9,6 @@ import torch
 from torch import Tensor
 
 from apmax.errors import NonFiniteError, NotNumericError, ParameterError, ShapeError
-from apmax.validation import check_real
-
-TOLERANCE = 1e-3
-"""Rounding of scores in half precision."""
 
 
 def check_floating(tensor: Any, name: str) -> None:
@@ -70,33 +66,6 @@ def check_rows(index: Tensor, size: int) -> None:
         raise ParameterError(
             f"`index` holds a position twice{labels}: draw batches without replacement, with "
             "PositiveNegativeBatchSampler instead of WeightedRandomSampler"
-        )
-
-
-def resolve_spread(spread: float | None, from_logits: bool) -> float | None:
-    """Return a validated `spread`; the scores of logits are probabilities."""
-    if from_logits:
-        return 1.0
-    if spread is not None:
-        why = "it is the largest difference of two scores; None sets no bound"
-        check_real(spread, "spread", above=0, why=why)
-    return spread
-
-
-def check_spread(scores: Tensor, spread: float | None) -> None:
-    """Check that scores are probabilities (spread 1), or differ by at most `spread`."""
-    if spread is None:
-        return
-    low, high = (float(edge) for edge in torch.aminmax(scores.detach()))
-    if spread == 1.0 and not (low >= -TOLERANCE and high <= 1.0 + TOLERANCE):
-        raise ParameterError(
-            f"`scores` range from {low:.4g} to {high:.4g}, but must be probabilities: pass logits "
-            "with from_logits=True, or set spread= for other scores (None: no bound)"
-        )
-    if high - low > spread * (1.0 + TOLERANCE):
-        raise ParameterError(
-            f"`scores` differ by {high - low:.4g}, more than spread = {spread:g}: increase spread= "
-            "(None: no bound), or pass logits with from_logits=True"
         )
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from apmax.objective.omega import Omega
-from apmax.torch.checks import TOLERANCE
 from apmax.torch.compositional import Tick
+from apmax.torch.score_scale import TOLERANCE
 
 if TYPE_CHECKING:
     from apmax.torch.average_precision import APLoss
@@ -32,7 +32,7 @@ class CompiledStep:
         self._rules: dict[torch.dtype, tuple[Any, Any]] = {}
 
     def track(
-        self, loss: APLoss, tick: Tick, values: Tensor, index: Tensor, given: list[Tensor]
+        self, loss: APLoss, tick: Tick, scores: Tensor, index: Tensor, given: list[Tensor]
     ) -> Outcome:
         """Take a batch: update U, unless the batch is invalid or has no ranking."""
         from apmax.torch._fused import NO_LABELS, TAKEN, UNINFORMATIVE, track_batch
@@ -43,9 +43,9 @@ class CompiledStep:
         assert u is not None
         assert written_at is not None
         assert cells is not None
-        gradient = torch.empty(values.shape, dtype=torch.float64)
+        gradient = torch.empty(scores.shape, dtype=torch.float64)
         outcome, value = track_batch(
-            values.detach().double().contiguous().numpy(),  # one type: the loop compiles once
+            scores.detach().double().contiguous().numpy(),  # one type: the loop compiles once
             index.contiguous().numpy(),
             (given[0][:, 0] == 1).numpy() if given else NO_LABELS,
             labels.examples,
@@ -75,7 +75,6 @@ class CompiledStep:
                     decays=loss.tracker.decays,
                     normalised=loss.tracker.normalised,
                     omega=Omega(bottom1, top1, bottom2, top2),
-                    logits=loss.from_logits,
                     lowest=-TOLERANCE if bounded else -math.inf,
                     highest=1.0 + TOLERANCE if bounded else math.inf,
                     spread=spread,

@@ -67,7 +67,7 @@ class ExactAPHead:
     h(x) are the inputs of the layer and w₀ are its present weights, calibrated to log-odds; norms
     are those of standardized inputs. The sum is over all pairs of examples, so the result does
     not depend on batches or on a learning rate. α is chosen by cross-validated AP, with the
-    present layer (α = ∞) as a candidate, which is kept unless the gain exceeds its standard error.
+    present layer (α = ∞) as a candidate.
 
     Parameters
     ----------
@@ -90,8 +90,9 @@ class ExactAPHead:
     Notes
     -----
     Use it after training, on data that the network has not memorised: if its AP on the loader's
-    examples is nearly 1, pass a loader of held-out examples. Inputs of the layer are kept in
-    memory (4·n·d bytes, twice that during cross-validation).
+    examples is nearly 1, pass a loader of held-out examples. On the data that trained the layer
+    the cross-validated gain is too low, because the layer has seen the held-out folds. Inputs of
+    the layer are kept in memory (4·n·d bytes, twice that during cross-validation).
 
     The layer has one output per label. With one label it may have two outputs (softmax), whose
     difference is fitted. Several labels are fitted one by one; missing ones are -1 or NaN.
@@ -212,7 +213,7 @@ class ExactAPHead:
             chosen = int(gains.mean(axis=0).argmax())
             gain = float(gains[:, chosen].mean())
             error = float(gains[:, chosen].std(ddof=1) / math.sqrt(len(gains)))
-            if not gain > error:
+            if not gain > 0:
                 return kept._replace(gain=gain, error=error)
         fits = list(self._path(inputs, positive, anchor, self.alphas[: chosen + 1]))
         with interrupt_on_hold():

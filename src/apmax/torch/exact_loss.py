@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from apmax.objective.exact import surrogate_ap
-from apmax.objective.surrogates import LOGISTIC, Surrogate, resolve_with_gamma
+from apmax.objective.surrogates import LOGISTIC, Surrogate
 from apmax.torch.batch_losses import BatchLoss
 from apmax.torch.compositional import with_gradient
 from apmax.torch.logistic_summary import MAX_CELLS, summary_ap
+from apmax.torch.score_scale import resolve_scale
 
 HOST_DEVICES = ("cpu", "mps")
 """Devices whose batches are summed on the CPU: MPS has no double precision."""
@@ -26,8 +27,10 @@ class ExactAPLoss(BatchLoss):
         See :class:`APLoss`. A custom surrogate is summed pair by pair in O(mn).
     gamma : float, default=None
         See :class:`APLoss`.
+    from_logits : bool, default=False
+        Whether the scores are logits; see :class:`APLoss`.
     **options
-        `from_logits`, `spread`, `poor_batch` and `process_group` of :class:`BatchLoss`.
+        `spread`, `poor_batch` and `process_group` of :class:`BatchLoss`.
 
     Notes
     -----
@@ -53,10 +56,11 @@ class ExactAPLoss(BatchLoss):
         *,
         surrogate: str | Surrogate = "logistic",
         gamma: float | None = None,
+        from_logits: bool = False,
         **options: Any,
     ) -> None:
-        super().__init__(**options)
-        self._surrogate, self.gamma = resolve_with_gamma(surrogate, gamma)
+        super().__init__(from_logits=from_logits, **options)
+        self._surrogate, self.gamma, _ = resolve_scale(surrogate, gamma, None, from_logits)
         self.surrogate = self._surrogate.name
 
     def forward(

@@ -17,15 +17,14 @@ MEANINGS = {
     # losses of LibAUC
     "data_len": "the labels of all training examples as the first argument, APLoss(labels)",
     "pos_len": "the labels of all training examples as the first argument, APLoss(labels)",
-    "num_pos": "the labels of all training examples as the first argument",
-    "num_neg": "the labels of all training examples as the first argument",
+    "num_pos": "positives_per_batch=, a number of examples",
+    "num_sampled_tasks": "labels_per_batch=, or queries_per_batch=",
     "num_labels": "labels of shape (n, L) as the first argument",
     "margin": "gamma=, the margin of surrogate='squared_hinge' or the slope of 'logistic'",
-    "surrogate_loss": "surrogate=",
+    "surr_loss": "surrogate=",
     "imratio": "nothing: the labels hold the share of positives",
     # samplers of LibAUC and torch
     "sampling_rate": "positives_per_batch=round(sampling_rate * batch_size)",
-    "num_pos_per_batch": "positives_per_batch=",
     "dataset": "the labels of the data set as the first argument",
     "shuffle": "nothing: every pass is shuffled; generator= sets the seed",
     "random_seed": "generator=torch.Generator().manual_seed(seed)",

@@ -10,21 +10,14 @@ from torch import Tensor
 
 from apmax.errors import ShapeError
 from apmax.methods import TRACKERS, Schedule, Tracker
-from apmax.objective.surrogates import Surrogate, resolve_with_gamma
+from apmax.objective.surrogates import Surrogate
 from apmax.torch.checked_settings import CheckedSettings
-from apmax.torch.checks import (
-    check_finite,
-    check_floating,
-    check_index,
-    check_rows,
-    check_spread,
-    resolve_spread,
-)
+from apmax.torch.checks import check_finite, check_floating, check_index, check_rows
 from apmax.torch.compositional import CompositionalLoss, with_gradient
 from apmax.torch.distributed import gather_checked
+from apmax.torch.score_scale import check_spread, resolve_scale
 from apmax.torch.skipped_batches import SkippingLoss
 from apmax.torch.tensor_surrogates import pair_losses
-from apmax.validation import check_switch
 
 
 def usual_schedule(tracker: str | Tracker) -> str:
@@ -63,8 +56,7 @@ class IndexedLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
         poor_batch: str,
         process_group: Any,
     ) -> None:
-        chosen, gamma = resolve_with_gamma(surrogate, gamma)
-        spread = resolve_spread(spread, check_switch(from_logits, "from_logits"))
+        chosen, gamma, spread = resolve_scale(surrogate, gamma, spread, from_logits)
         super().__init__(
             outer,
             num_rows,
@@ -76,7 +68,7 @@ class IndexedLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
         )
         self._count_skips(poor_batch)
         self.examples = examples
-        self.gamma, self.spread, self.from_logits = gamma, spread, bool(from_logits)
+        self.gamma, self.spread = gamma, spread
         self.surrogate = chosen.name
         self._pairs = pair_losses(chosen, gamma)
 
@@ -105,8 +97,6 @@ class IndexedLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
         check_rows(rows, self.examples)
         check_finite(values, "a score")
         values = values.to(torch.promote_types(values.dtype, self.U.dtype))
-        if self.from_logits:
-            values = torch.sigmoid(values)
         check_spread(values, self.spread)
         return self._of_batch(values, rows)
 

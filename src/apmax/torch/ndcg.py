@@ -47,7 +47,7 @@ class NDCGLoss(QueryLoss):
     >>> loss = NDCGLoss([3, 0, 1, 0, 1], groups=[7, 7, 7, 8, 8], from_logits=True)
     >>> logits = torch.tensor([4.0, -1.0, 1.0, -4.0, 4.0], requires_grad=True)
     >>> print(f"{loss(logits, torch.arange(5)):.2f}")
-    -0.99
+    -1.00
     """
 
     gains: Tensor

@@ -11,7 +11,7 @@ from apmax.methods import Schedule, Tracker
 from apmax.objective.surrogates import Surrogate
 from apmax.torch.class_pairs import ClassPairLoss
 from apmax.torch.compositional import CompositionalLoss
-from apmax.validation import check_real
+from apmax.validation import check_real, check_switch
 
 
 class PartialAUCLoss(ClassPairLoss):
@@ -35,7 +35,10 @@ class PartialAUCLoss(ClassPairLoss):
         λ₊ of the two-way partial AUC; None is one-way.
     surrogate, gamma
         ℓ; the default is the squared hinge with margin 0.5. See :class:`APLoss`.
-    from_logits, spread, tracker, beta0, schedule, poor_batch, process_group
+    from_logits : bool, default=False
+        Whether the scores are logits, to which the loss applies the sigmoid: exponentials of
+        unbounded scores would overflow.
+    spread, tracker, beta0, schedule, poor_batch, process_group
         See :class:`APLoss`.
 
     Examples
@@ -73,11 +76,12 @@ class PartialAUCLoss(ClassPairLoss):
             return lower * u[:, 0].log() if upper is None else u[:, 0] ** (lower / upper)
 
         super().__init__(
-            outer, labels, surrogate=surrogate, gamma=gamma, from_logits=from_logits,
+            outer, labels, surrogate=surrogate, gamma=gamma, from_logits=False,
             spread=spread, tracker=tracker, beta0=beta0, schedule=schedule,
             poor_batch=poor_batch, process_group=process_group,
         )  # fmt: skip
         self.negatives, self.positives = lower, upper
+        self.from_logits = check_switch(from_logits, "from_logits")
         self.total: CompositionalLoss | None = None
         if upper is not None:  # a second level: λ₊ log of the mean over the positives
             self.total = CompositionalLoss(
@@ -92,6 +96,12 @@ class PartialAUCLoss(ClassPairLoss):
 
     def _inner(self, losses: Tensor) -> Tensor:
         return (losses / self.negatives).exp().mean(1, keepdim=True)
+
+    def forward(self, scores: Tensor, index: Tensor) -> Tensor:
+        """Update U and return the loss of the batch; see :class:`APLoss`."""
+        is_logit = self.from_logits and isinstance(scores, Tensor) and scores.is_floating_point()
+        result: Tensor = super().forward(torch.sigmoid(scores) if is_logit else scores, index)
+        return result
 
     def _of_batch(self, scores: Tensor, index: Tensor) -> Tensor:
         before = int(self.rounds)

@@ -35,7 +35,7 @@ class QueryAPLoss(QueryLoss):
     >>> loss = QueryAPLoss([1, 0, 0, 0, 1], groups=["a", "a", "a", "b", "b"], from_logits=True)
     >>> logits = torch.tensor([2.0, 0.0, -2.0, 2.0, -2.0], requires_grad=True)
     >>> print(f"{loss(logits, torch.arange(5)):.2f}")
-    -0.67
+    -0.65
     """
 
     def __init__(
