@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,7 +53,8 @@ def train(folder: Path, data: Path, stop_after: float | None, *options: str) -> 
     start = time.monotonic()
     if stop_after is not None:
         time.sleep(stop_after)
-        os.killpg(process.pid, signal.SIGINT)
+        with suppress(ProcessLookupError):  # it has ended already
+            os.killpg(process.pid, signal.SIGINT)
     _, stderr = process.communicate(timeout=120)
     seconds = time.monotonic() - start
     return Outcome(process.returncode, seconds, stderr, sorted(p.name for p in folder.iterdir()))
@@ -70,7 +72,6 @@ def test_interrupts_at_random_moments_leave_a_complete_model_or_none(
     made_loans(600, 0).to_csv(data, index=False)
     whole = train(tmp_path / "whole", data, None, *options)
     assert (whole.code, whole.files) == (0, ["m.apmax"])
-    # Runs are slower side by side than alone, so each signal comes before the end.
     delays = np.random.default_rng(0).uniform(0.05, 0.7 * whole.seconds, runs)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         folders = [tmp_path / f"run {k}" for k in range(runs)]
@@ -78,10 +79,13 @@ def test_interrupts_at_random_moments_leave_a_complete_model_or_none(
             pool.map(lambda f, seconds: train(f, data, seconds, *options), folders, delays.tolist())
         )
     for folder, outcome in zip(folders, outcomes, strict=True):
-        assert outcome.code == 130, outcome
         assert "Traceback" not in outcome.stderr
-        assert outcome.stderr.splitlines()[-1].startswith("stopped"), outcome
         assert outcome.files in ([], ["m.apmax"])
         for name in outcome.files:
             assert load_model(folder / name).facts["cv_ap"] > 0
-    assert any(not outcome.files for outcome in outcomes)
+    # A busy machine can be so slow to press Ctrl-C that a run is complete before.
+    stopped = [outcome for outcome in outcomes if outcome.code != 0]
+    assert {outcome.code for outcome in stopped} == {130}
+    assert all(outcome.stderr.splitlines()[-1].startswith("stopped") for outcome in stopped)
+    assert all(outcome.files for outcome in outcomes if outcome.code == 0)
+    assert any(not outcome.files for outcome in stopped)
