@@ -41,4 +41,4 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         markdown = markdown.replace(f"](../{source}", f"]({name}").replace(
             f"]({source}", f"]({name}"
         )
-    return CODE.sub(rf"]({config.repo_url}/blob/main/\1)", markdown)
+    return CODE.sub(rf"]({config.extra['repository']}/blob/main/\1)", markdown)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,28 +14,14 @@ from matplotlib.image import imread
 from apmax import operating_point
 from apmax.app.report import Report, ScoredModel, write_report
 from tests.app.cases import full_report, make_scored
+from tests.browser import DESKTOP, PHONE, needs_chromium, open_browser, resize
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
-from selenium.webdriver.support.select import Select  # noqa: E402
+pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.select import Select
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None,
-    reason="chromium and chromedriver are not installed (Debian: chromium chromium-driver)",
-)
-FLAGS = [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-DESKTOP, PHONE = (1280, 900), (400, 740)
+pytestmark = needs_chromium
 AXE = Path(__file__).parents[2] / ".browser" / "axe.min.js"
 DARK = [{"name": "prefers-color-scheme", "value": "dark"}]
 EVERY_VIEW = [
@@ -50,15 +35,8 @@ Open = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = webdriver.ChromeService(executable_path=str(DRIVER))
-    driver = webdriver.Chrome(options=options, service=service)
-    yield driver
-    driver.quit()
+    with open_browser(tmp_path_factory.mktemp("profile")) as driver:
+        yield driver
 
 
 @pytest.fixture(scope="module")
@@ -72,10 +50,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture
 def open_page(browser: Any, pages: dict[str, Path]) -> Open:
     def go(name: str = "full", size: tuple[int, int] = DESKTOP, **media: str) -> Any:
-        metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1}
-        browser.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride", {**metrics, "mobile": size[0] < 500}
-        )
+        resize(browser, size)
         features = [{"name": k.replace("_", "-"), "value": v} for k, v in media.items()]
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
         browser.get(pages[name].as_uri())

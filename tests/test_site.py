@@ -1,0 +1,62 @@
+"""The documentation site in Chromium: pages fit the screen, and load nothing from other hosts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from tests.browser import DESKTOP, PHONE, needs_chromium, open_browser, resize
+
+pytest.importorskip("mkdocs", reason="mkdocs is not installed")
+ROOT = Path(__file__).parents[1]
+pytestmark = needs_chromium
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *arguments: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[str]]]:
+    folder = tmp_path_factory.mktemp("site")
+    subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)],
+        check=True,
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )
+    pages = [path.parent.relative_to(folder).as_posix() for path in folder.rglob("index.html")]
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", sorted(pages)
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_pages_fit_the_screen_and_log_nothing(
+    site: tuple[str, list[str]], size: tuple[int, int], tmp_path: Path
+) -> None:
+    address, pages = site
+    assert len(pages) > 30
+    wide, logged, foreign = [], [], []
+    with open_browser(tmp_path) as browser:
+        resize(browser, size)
+        for page in pages:
+            browser.get(f"{address}/{page}/")
+            script = "const d = document.documentElement; return d.scrollWidth - d.clientWidth"
+            wide += [page] if browser.execute_script(script) > 1 else []
+            logged += [entry["message"] for entry in browser.get_log("browser")]
+            script = "return performance.getEntriesByType('resource').map(one => one.name)"
+            foreign += [u for u in browser.execute_script(script) if not u.startswith(address)]
+    assert (wide, logged, foreign) == ([], [], [])
