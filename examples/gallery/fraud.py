@@ -48,7 +48,7 @@ print(f"{y.sum()} frauds among {y.size} payments ({y.mean():.1%})")
 
 # %%
 # One call compares the models by cross-validated average precision.
-model = AutoAPClassifier(n_jobs=2).fit(X, y)
+model = AutoAPClassifier().fit(X, y)
 print(model.leaderboard_)
 
 # %%
