@@ -84,17 +84,14 @@ result_
 
     Examples
     --------
-    >>> import dask.array as da
-    >>> from distributed import Client
-    >>> from apmax.dask import DaskAPClassifier, average_precision
-    >>> client = Client(processes=False, host="127.0.0.1", dashboard_address="127.0.0.1:0")
-    >>> X = da.random.default_rng(0).normal(size=(10_000, 5), chunks=(2_500, 5))
-    >>> y = X[:, 0] + X[:, 1] > 2.5
-    >>> model = DaskAPClassifier().fit(X, y)
-    >>> scores = model.decision_function(X)  # lazy
-    >>> round(float(average_precision(y, scores)), 2)
-    1.0
-    >>> client.close()
+    The script examples/dask_cluster.py runs this on a local cluster::
+
+        client = Client()
+        X = da.random.default_rng(0).normal(size=(10_000, 5), chunks=(2_500, 5))
+        y = X[:, 0] + X[:, 1] > 2.5
+        model = DaskAPClassifier().fit(X, y)
+        scores = model.decision_function(X)  # lazy
+        average_precision(y, scores)  # APInterval(value=…, lower=…, upper=…)
     """
 
     def __init__(

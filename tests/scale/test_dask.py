@@ -49,6 +49,8 @@ def cluster(workers: int) -> Any:
         n_workers=workers,
         threads_per_worker=1,
         processes=False,
+        protocol="tcp://",
+        host="127.0.0.1",
         dashboard_address="127.0.0.1:0",
         silence_logs=50,
     )

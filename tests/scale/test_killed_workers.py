@@ -69,7 +69,7 @@ def without_nanny(workers: int) -> Iterator[Any]:
     with (
         dask.config.set(SETTINGS),
         distributed.LocalCluster(
-            n_workers=0, dashboard_address="127.0.0.1:0", silence_logs=50
+            n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=50
         ) as cluster,
         distributed.Client(cluster, timeout=60) as client,
     ):
@@ -106,7 +106,12 @@ def expected() -> np.ndarray:
     """Return the coefficients of an undisturbed fit, by threads."""
     with (
         distributed.LocalCluster(
-            n_workers=1, processes=False, dashboard_address="127.0.0.1:0", silence_logs=50
+            n_workers=1,
+            processes=False,
+            protocol="tcp://",
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            silence_logs=50,
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

@@ -190,7 +190,7 @@ class APClassifier(LinearAPModel):
         """Fit the model to files that need not fit into memory.
 
         The result equals that of :meth:`fit` up to rounding. Files are decoded once into a flat
-        temporary copy and read in blocks from there, about 40 times. Needs the extra ``files`` and
+        temporary copy and read in blocks from there, about 30 times. Needs the extra ``files`` and
         the logistic surrogate.
 
         Parameters

@@ -49,7 +49,8 @@ class ProgressLog:
         """Log if it is time."""
         if time.monotonic() >= self.next_line:
             self.next_line = time.monotonic() + SECONDS_PER_LINE
-            logger.info("%s: %d of %d, AP %.4f", stage, done, of, ap)
+            reached = "" if np.isnan(ap) else f", AP {ap:.4f}"
+            logger.info("%s: %d of %d%s", stage, done, of, reached)
 
 
 class HistoryRow(NamedTuple):
