@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 READY := .venv/.ready
 DEMO_READY := .venv/.demo-ready
 
-.PHONY: help setup test test-min soak lint format demo bench bench-linear bench-quality bench-torch bench-surrogates bench-trackers bench-tabular browser audit hashes clean
+.PHONY: help setup test test-min soak lint format demo bench bench-linear bench-quality bench-torch bench-surrogates bench-trackers bench-tabular bench-remedies browser docs docs-gallery docs-serve numbers dist audit hashes clean
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
@@ -46,6 +46,8 @@ lint: setup  ## check style, docstrings, types and import contracts
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs src
+	@$(BIN)/proselint check README.md docs/*.md
 
 format: setup  ## format the code
 	@$(BIN)/ruff check --fix .
@@ -76,6 +78,26 @@ bench-tabular: setup  ## compare models of tables by test AP, log-loss and CPU t
 	@$(PIP) install --constraint constraints.txt --group bench
 	@$(ONE_THREAD) $(BIN)/python -m benchmarks.tabular
 
+bench-remedies: setup  ## compare class weights, SMOTE, focal loss and other boosting libraries by test AP
+	@$(PIP) install --constraint constraints.txt --group bench
+	@$(ONE_THREAD) $(BIN)/python -m benchmarks.remedies
+
+docs: setup  ## build the documentation site into site/; fails on any broken link or reference
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
+	@echo "site/index.html"
+
+docs-gallery: setup  ## build the site with the outputs and plots of the gallery (a few minutes)
+	@APMAX_GALLERY=true NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
+
+docs-serve: setup  ## serve the documentation site at http://127.0.0.1:8000 and rebuild it on changes
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+numbers: setup  ## renew the tables of the documentation from docs/results
+	@grep -l '\[\[\[cog' README.md docs/*.md | xargs $(BIN)/cog -r -I .
+
+dist: setup  ## build, check and try the source archive and the wheel
+	@$(BIN)/python .ci/dist.py
+
 browser:  ## install Chromium for the report's tests, where possible
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
@@ -89,5 +111,5 @@ hashes:  ## write hashes.txt for the versions in constraints.txt
 	@$(PYTHON) .ci/hashes.py write
 
 clean:  ## remove .venv and all generated files
-	rm -rf .venv .venv-min dist demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-min dist site demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src experiments tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +

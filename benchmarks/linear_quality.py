@@ -8,6 +8,7 @@ paired bootstrap of the test examples: how much of it could be the choice of the
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 import warnings
@@ -25,6 +26,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from apmax import APClassifierCV, average_precision
 from benchmarks.real_data import NAMES, Split, splits
+from benchmarks.timing import RESULTS
 
 MOST_BELOW, MEAN_ABOVE, MOST_LOSS = 0.003, 0.008, 1.03
 PAPER_BEST = {
@@ -106,7 +108,7 @@ def main() -> int:
     sides = (logistic_regression, ours, boosted_trees)
     heads = ("logistic", "apmax", "gain", "s.e.", "paper", "trees", "loss ratio")
     print(f"{'data':<12} " + " ".join(f"{head:>9}" for head in heads) + "   chosen, seconds")
-    gains, errors, behind, uncalibrated = [], [], [], []
+    gains, errors, behind, uncalibrated, stored = [], [], [], [], []
     for name in names:
         results, losses, notes, variances, start = [], [], [], [], time.perf_counter()
         for split in splits(name):
@@ -138,6 +140,16 @@ def main() -> int:
             f"{notes[0]}, {spent:.0f} s",
             flush=True,
         )
+        stored.append(
+            {"data": name, "logistic": logistic, "apmax": ap, "trees": trees}
+            | {"error": errors[-1], "loss_ratio": own / theirs}
+        )
+    if not sys.argv[1:]:
+        rounded = [
+            {key: value if key == "data" else round(float(value), 5) for key, value in row.items()}
+            for row in stored
+        ]
+        (RESULTS / "linear_quality.json").write_text(json.dumps(rounded, indent=1) + "\n")
     error_of_mean = float(np.sqrt(np.square(errors).sum())) / len(errors)
     print(f"mean gain {np.mean(gains):+.4f}, standard error {error_of_mean:.4f}")
     bars = {

@@ -26,7 +26,7 @@ from apmax.linear.stochastic import StochasticRun
 from apmax.methods import METHODS
 from apmax.objective.surrogates import SQUARED_HINGE
 from benchmarks.real_data import data_folder, splits
-from benchmarks.timing import Line, medians
+from benchmarks.timing import Line, medians, report
 
 ROUNDS = 2000
 BATCH = 10
@@ -256,5 +256,4 @@ def _first_fit() -> float:
 
 
 if __name__ == "__main__":
-    for one in lines():
-        print(one, flush=True)
+    sys.exit(1 if report("linear_speed", lines()) else 0)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 
 
 class Line(NamedTuple):
@@ -25,6 +29,19 @@ class Line(NamedTuple):
         sign = "≥" if self.at_least else "≤"
         verdict = "ok" if self.kept else "MISSED"
         return f"{self.what:<72} {self.measured:>8.2f}   {sign} {self.bar:<6g} {verdict}"
+
+
+def report(name: str, lines: Iterable[Line]) -> int:
+    """Print lines as they come, store them, and return the number of missed bars."""
+    measured = []
+    for line in lines:
+        print(line, flush=True)
+        measured.append(line)
+    stored = [{**line._asdict(), "measured": float(f"{line.measured:.4g}")} for line in measured]
+    (RESULTS / f"{name}.json").write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n")
+    missed = sum(not line.kept for line in measured)
+    print(f"{missed} bar(s) missed" if missed else "every bar is kept")
+    return missed
 
 
 def medians(

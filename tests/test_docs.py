@@ -6,6 +6,8 @@ import doctest
 import importlib
 import pkgutil
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,9 @@ from apmax.objective.surrogates import SURROGATES
 ROOT = Path(__file__).parents[1]
 MODULES = [module.name for module in pkgutil.walk_packages(apmax.__path__, prefix="apmax.")]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+REFERENCE = "".join(
+    page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "api").glob("*.md")
+)
 SOURCES = [ROOT / "src" / "apmax", ROOT / "experiments"]
 
 
@@ -46,6 +51,31 @@ def test_examples_in_pages(page: Path) -> None:
 def test_the_readme_has_examples() -> None:
     _, tried = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
     assert tried >= 5
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if "[[[cog" in page.read_text("utf-8")],
+    ids=lambda page: page.name,
+)
+def test_tables_of_measurements_agree_with_the_stored_results(page: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cogapp", "--check", "-I", str(ROOT), str(page)],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, f"run `make numbers`: {done.stdout}{done.stderr}"
+
+
+@pytest.mark.parametrize("name", [name for name in apmax.__all__ if not name.startswith("__")])
+def test_the_reference_describes_every_public_name(name: str) -> None:
+    described = re.findall(r"^::: (\S+)", REFERENCE, flags=re.MULTILINE)
+    home = getattr(apmax, name).__module__
+    assert any(
+        f"{home}.{name}".startswith(entry) or entry.endswith(f".{name}") for entry in described
+    )
 
 
 def test_links_between_pages_lead_to_files() -> None:

@@ -1,0 +1,97 @@
+"""Build the source archive and the wheel, check them, and try the wheel in an empty environment.
+
+Writes a list of components (SBOM, CycloneDX) and the licences of all dependencies beside the wheel.
+Prints the installed size of the core without extras and the time of ``import apmax``, and stores
+them in ``docs/results/release.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DIST = ROOT / "dist"
+LIBRARY = """
+from sklearn.datasets import load_breast_cancer
+from apmax import APClassifierCV, AutoAPClassifier
+X, y = load_breast_cancer(return_X_y=True)
+for model in (APClassifierCV(), AutoAPClassifier(["logistic", "additive", "boosting-5x100"], cv=3)):
+    assert model.fit(X[::2], y[::2]).score(X[1::2], y[1::2]) > 0.98
+"""
+IMPORT = """
+import time
+import numpy
+start = time.perf_counter()
+import apmax
+print(time.perf_counter() - start)
+"""
+
+
+def run(*command: object, **options: object) -> str:
+    """Run a command and return what it prints."""
+    done = subprocess.run(
+        [str(part) for part in command], text=True, capture_output=True, check=False, **options
+    )
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def installed(folder: Path, *requirements: str) -> Path:
+    """Create an environment with the wheel and return its Python."""
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    pip = (python, "-m", "pip", "--disable-pip-version-check", "-q", "install")
+    run(*pip, "--constraint", ROOT / "constraints.txt", *requirements)
+    return python
+
+
+def size(folder: Path) -> int:
+    """Return the bytes of all files."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def main() -> None:
+    """Build, check, try and store."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", DIST, ROOT)
+    wheel, archive = next(DIST.glob("*.whl")), next(DIST.glob("*.tar.gz"))
+    run(sys.executable, "-m", "twine", "check", "--strict", wheel, archive)
+    run(sys.executable, "-m", "check_wheel_contents", wheel)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        core = installed(folder / "core", str(wheel))
+        run(core, "-c", LIBRARY, cwd=folder)
+        packages = next((folder / "core" / "lib").glob("python*")) / "site-packages"
+        own = size(packages / "apmax")
+        every = size(packages) - size(packages / "pip") - size(packages / "setuptools")
+        seconds = min(float(run(core, "-c", IMPORT, cwd=folder)) for _ in range(5))
+        app = installed(folder / "app", f"{wheel}[app,trees]")
+        run(app.parent / "apmax", "demo", "--out", folder / "demo", cwd=folder)
+        bom = wheel.with_suffix(".cdx.json")
+        tool = (sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible")
+        run(*tool, "--output-file", bom, app)
+        tool = (sys.executable, "-m", "piplicenses", "--python", app, "--format", "markdown")
+        (DIST / "LICENCES.md").write_text(run(*tool, "--with-urls"))
+        assert (folder / "demo" / "report.html").stat().st_size > 10_000
+    facts = {
+        "wheel_bytes": wheel.stat().st_size,
+        "installed_bytes": own,
+        "installed_bytes_with_dependencies": every,
+        "import_seconds": round(seconds, 4),
+    }
+    (ROOT / "docs" / "results" / "release.json").write_text(json.dumps(facts, indent=1) + "\n")
+    print(
+        f"{wheel.name}: {wheel.stat().st_size / 1e3:.0f} kB; installed {own / 1e6:.1f} MB, with "
+        f"dependencies {every / 1e6:.0f} MB; import apmax {1000 * seconds:.0f} ms after NumPy"
+    )
+
+
+if __name__ == "__main__":
+    main()

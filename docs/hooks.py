@@ -1,0 +1,44 @@
+"""Hooks of the documentation site: pages from the root of the repository, and their links."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = {
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+}
+"""Files of the root, and the pages that they are on the site."""
+CODE = re.compile(r"\]\(\.\./((?:examples|tests|benchmarks|experiments|src|LICENSE)[^)]*)\)")
+
+
+def on_config(config: Any) -> Any:
+    """Show the version of the package in the footer."""
+    text = (ROOT / "src" / "apmax" / "_version.py").read_text(encoding="utf-8")
+    version = re.search(r'"(.+)"', text)
+    assert version is not None
+    config.copyright = f"apmax {version[1]}, BSD-3-Clause"
+    return config
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages of the root."""
+    for source, name in PAGES.items():
+        content = (ROOT / source).read_text(encoding="utf-8").replace("](docs/", "](")
+        files.append(File.generated(config, name, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Let links to the root lead to these pages, and links to code to the repository."""
+    for source, name in PAGES.items():
+        markdown = markdown.replace(f"](../{source}", f"]({name}").replace(
+            f"]({source}", f"]({name}"
+        )
+    return CODE.sub(rf"]({config.repo_url}/blob/main/\1)", markdown)
