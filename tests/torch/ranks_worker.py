@@ -7,13 +7,25 @@ import os
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
 from apmax.errors import ApmaxError
-from apmax.torch import APLoss, CompositionalLoss, ExactAPHead, ExactAPLoss, SmoothAPLoss
+from apmax.torch import (
+    APLoss,
+    CompositionalLoss,
+    ExactAPHead,
+    ExactAPLoss,
+    ListwiseLoss,
+    NDCGLoss,
+    PartialAUCLoss,
+    PNormPushLoss,
+    QueryAPLoss,
+    SmoothAPLoss,
+)
 
 RNG = np.random.default_rng(0)
 N = 40
@@ -26,14 +38,27 @@ PARTS = {
 }
 
 
+RELEVANCE, QUERY = LABELS.long() * (1 + torch.arange(N) % 3), torch.arange(N) // 10
+INDEXED: tuple[Any, ...] = (
+    lambda **k: APLoss(LABELS, **k),
+    lambda **k: PartialAUCLoss(LABELS, **k),
+    lambda **k: PartialAUCLoss(LABELS, positives=0.5, **k),
+    lambda **k: PNormPushLoss(LABELS, **k),
+    lambda **k: QueryAPLoss(RELEVANCE, QUERY, **k),
+    lambda **k: NDCGLoss(RELEVANCE, QUERY, k=3, **k),
+    lambda **k: ListwiseLoss(RELEVANCE, QUERY, **k),
+)
+
+
 def check_parts(rank: int) -> None:
     """The gathered batch gives the value and this rank's part of the gradient, times two."""
     for parts in PARTS.values():
         mine = parts[rank]
         whole = torch.cat(parts)
-        for make in (lambda **k: APLoss(LABELS, **k).double(), ExactAPLoss, SmoothAPLoss):
-            together, alone = make(), make(process_group=False)
-            arguments = (lambda i: i) if isinstance(together, APLoss) else (lambda i: LABELS[i])
+        for make in (*INDEXED, ExactAPLoss, SmoothAPLoss):
+            together, alone = make().double(), make(process_group=False).double()
+            indexed = make in INDEXED
+            arguments = (lambda i: i) if indexed else (lambda i: LABELS[i])
             s = SCORES[mine].clone().requires_grad_()
             value = together(s, arguments(mine))
             value.backward()

@@ -308,7 +308,7 @@ class APLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
                 f"`labels` must have the shape of `scores`, {tuple(scores.shape)}, got "
                 f"{tuple(truth.shape)}"
             )
-        return columns, positions, truth.reshape(-1, count)
+        return columns, positions, truth if truth.shape == columns.shape else truth.view_as(columns)
 
     def _check_values(self, columns: Tensor, index: Tensor, given: list[Tensor]) -> None:
         """Check that scores are finite and within `spread`, and positions valid and distinct."""
@@ -316,7 +316,7 @@ class APLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
         check_finite(columns, "a score")
         check_spread(columns, self.spread)
         if given:
-            self.labels.check_given(index, given[0])
+            self.labels.check_given(index, given[0].reshape(columns.shape))
 
     def _set_label_weights(self, weights: Any) -> None:
         """Store the weights of the labels; none is equal weights."""

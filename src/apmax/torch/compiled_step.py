@@ -47,7 +47,7 @@ class CompiledStep:
         outcome, value = track_batch(
             scores.detach().double().contiguous().numpy(),  # one type: the loop compiles once
             index.contiguous().numpy(),
-            (given[0][:, 0] == 1).numpy() if given else NO_LABELS,
+            (given[0] == 1).numpy() if given else NO_LABELS,
             labels.examples,
             cells.numpy(),
             u.numpy(),
