@@ -211,8 +211,8 @@ METHODS = {
     "hgb": Method(hgb, "1"),
     "lightgbm-ap": Method(lightgbm_ap, "1"),
     "additive-main": Method(additive_main, "2"),
-    "additive": Method(additive, "2"),
-    "auto": Method(auto, "2"),
+    "additive": Method(additive, "3"),
+    "auto": Method(auto, "3"),
     "flaml": Method(flaml, "1"),
 }
 """A change that can move the scores of a method needs a new revision."""

@@ -93,7 +93,7 @@ def test_pairs_are_not_judged_by_rows_that_chose_them() -> None:
         model = clone(PLAIN).set_params(interactions=20, cv=5).fit(noise[:400], y[:400])
         held_out = average_precision(y[:400], model.out_of_fold_)
         gaps.append(held_out - model.score(noise[400:], y[400:]))
-    assert np.mean(gaps) < 0
+    assert np.mean(gaps) < 0.03  # 0.14 with pairs chosen by all rows
 
 
 def test_columns_that_rank_rows_alike_are_one_in_pairs() -> None:
@@ -121,4 +121,4 @@ def test_pairs_of_sampled_rows_are_not_judged_by_them_either(
         model = clone(PLAIN).set_params(interactions=20, cv=5).fit(noise[:400], y[:400])
         held_out = average_precision(y[:400], model.out_of_fold_)
         gaps.append(held_out - model.score(noise[400:], y[400:]))
-    assert np.mean(gaps) < 0.02
+    assert np.mean(gaps) < 0.03

@@ -19,7 +19,7 @@ MAX_FUNCTIONS = KNOTS + DEGREE
 """Largest number of basis functions of a number: KNOTS + DEGREE − 1 splines, and a linear one."""
 MAX_WIDTH, MAX_ENTRIES = 5000, 1 << 29
 """Largest number of columns, and of entries, of a matrix with splines."""
-PAIR_SCALE = 0.3
+PAIR_SCALE = 0.8
 """Scale of the products of a pair; below 1, so that a ridge penalty shrinks them more."""
 DOUBLE_ENTRIES = 1 << 25
 """Largest matrix that is kept in double precision."""
