@@ -42,7 +42,7 @@ def train(power: int, steps: int = 1_500) -> torch.nn.Module:
     outer = CompositionalLoss(lambda u: u[:, 0] ** power, num_rows=20, num_values=1)
     for _ in range(steps):
         rows = torch.randint(6_000, (128,), generator=generator)
-        present, place = group[rows].unique(return_inverse=True)
+        present, place = torch.unique(group[rows], return_inverse=True)
         squared = (model(X[rows])[:, 0] - target[rows]) ** 2
         total = torch.zeros(len(present)).index_add(0, place, squared)
         mean = total / torch.bincount(place)
