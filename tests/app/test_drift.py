@@ -17,7 +17,7 @@ from apmax.app.drift import (
     psi,
     training_warnings,
 )
-from apmax.app.features import TableEncoder
+from apmax.app.features import TableEncoder, TablePreprocessor
 from apmax.errors import ModelFileError
 
 RNG = np.random.default_rng(0)
@@ -183,3 +183,11 @@ def test_absent_columns_are_skipped_and_empty_ones_are_large_shifts() -> None:
 def test_damaged_profiles_are_refused(damage: Any) -> None:
     with pytest.raises(ModelFileError, match="profile"):
         checked_profile(damage(profile(made_profile()[0], KINDS, made_profile()[1])))
+
+
+def test_numbers_with_a_few_words_are_reported_if_they_become_categories() -> None:
+    values = [str(k) for k in range(93)] + ["n/k"] * 7
+    frame = pd.DataFrame({"minutes": values, "plan": ["a", "b"] * 50})
+    (message,) = training_warnings(TablePreprocessor().fit(frame), frame)
+    assert "'minutes' is read as categories, although 93% of its values are numbers" in message
+    assert "'n/k'" in message

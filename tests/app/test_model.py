@@ -7,6 +7,8 @@ import io
 import json
 import os
 import pickle
+import tracemalloc
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -20,9 +22,11 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 import apmax
+from apmax import AdditiveAPClassifier, AutoAPClassifier
 from apmax.app.archive import read_archive, write_archive
 from apmax.app.io import Dataset, load
 from apmax.app.model import Model, load_model, save_model
+from apmax.app.stored_models import classifier_document, classifier_from
 from apmax.app.training import MODELS, TrainedModel, train_model
 from apmax.errors import FileError, ModelFileError, ParameterError, ShapeError, UnknownNameError
 from tests.app.loans import made_loans
@@ -304,3 +308,36 @@ def test_files_that_are_not_models_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(FileError, match="a pipe or a device"):
         load_model(tmp_path / "pipe")
+
+
+def test_a_member_that_is_larger_than_stated_is_refused_before_it_is_expanded() -> None:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("model.json", "{}")
+        archive.writestr("0.npy", bytes(50_000_000))
+    content = bytearray(stream.getvalue())
+    record = content.rindex(b"PK\x01\x02")  # of the last member, in the central directory
+    content[record + 24 : record + 28] = (10).to_bytes(4, "little")
+    tracemalloc.start()
+    with pytest.raises((ModelFileError, zipfile.BadZipFile)):
+        read_archive(bytes(content))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 20_000_000
+
+
+def test_an_additive_model_of_a_sample_keeps_its_own_columns() -> None:
+    rng = np.random.default_rng(0)
+    rare = np.zeros(4000)
+    rare[:3] = 1.0
+    X = pd.DataFrame({"a": rng.normal(size=4000), "rare": rare, "b": rng.normal(size=4000)})
+    y = rng.random(4000) < 1 / (1 + np.exp(3 - 2 * X["b"].to_numpy()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        labels = np.where(y, "yes", "no")
+        model = AutoAPClassifier(["additive"], cv=3, pos_label="yes").fit(X, labels)
+        model.models_["additive"] = [AdditiveAPClassifier(cv=3).fit(X[3:], y[3:])]
+    assert model.models_["additive"][0].columns_.numeric != model.columns_.numeric
+    stored = read_archive(write_archive(classifier_document(model)))
+    again = classifier_from(stored)
+    np.testing.assert_allclose(again.decision_function(X), model.decision_function(X))

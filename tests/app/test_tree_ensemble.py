@@ -118,3 +118,19 @@ def test_arrays_that_lead_out_of_bounds_are_refused(trees: TreeEnsemble) -> None
             replace(trees, **change)
     with pytest.raises(ModelFileError, match="columns"):
         trees.decision_function(new_rows()[:, :-1])
+
+
+def test_positions_that_wrap_around_are_refused() -> None:
+    big = 2**62
+    leaf = {"code": np.array([-1, -1], np.int32), "right": np.zeros(2, np.int32)}
+    sound = {
+        "roots": np.array([0, 1]),
+        "bit_offsets": np.array([0]),
+        "bits": np.zeros(0, np.uint32),
+    }
+    TreeEnsemble(1, False, False, value=np.zeros(2), **leaf, **sound)
+    wrapped = np.array([0, big, 2 * (big - 1) + 1, -2 * big, -1, 1])
+    for name in ("roots", "bit_offsets"):
+        arrays = {**sound, name: wrapped, "bits": np.zeros(1, np.uint32)}
+        with pytest.raises(ModelFileError, match="damaged"):
+            TreeEnsemble(1, False, False, value=np.zeros(2), **leaf, **arrays)

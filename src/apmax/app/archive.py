@@ -21,6 +21,8 @@ from apmax.errors import ModelFileError
 from apmax.validation import Floats
 
 DOCUMENT, ARRAY = "model.json", "array"
+PIECE_BYTES = 1 << 20
+"""Members are read in pieces of this size."""
 TYPES = ("<f8", "<i8", "<i4", "<u4")
 """Types of the arrays in an archive."""
 
@@ -56,10 +58,9 @@ def read_archive(content: bytes) -> Fields:
     """Return the document of an archive; ModelFileError or any other exception if it is damaged."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         _check_members(archive, len(content))
-        document = json.loads(archive.read(DOCUMENT))
-        arrays = {
-            name: _array(archive.read(name)) for name in archive.namelist() if name != DOCUMENT
-        }
+        content_of = {member.filename: _read(archive, member) for member in archive.infolist()}
+        document = json.loads(content_of.pop(DOCUMENT))
+        arrays = {name: _array(member) for name, member in content_of.items()}
     json.dumps(document, ensure_ascii=False).encode()  # half a surrogate pair cannot be printed
     return Fields(document, arrays)
 
@@ -176,6 +177,18 @@ def _check_members(archive: zipfile.ZipFile, size: int) -> None:
     expanded = sum(member.file_size for member in members)
     if not (sound and methods <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED} and expanded <= limit):
         raise ModelFileError("the archive is not one that apmax writes: use another copy")
+
+
+def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    """Return a member; in pieces, because the size that the archive states may be wrong."""
+    parts, left = [], member.file_size
+    with archive.open(member) as stream:
+        while piece := stream.read(PIECE_BYTES):
+            left -= len(piece)
+            if left < 0:
+                raise ModelFileError("a member of the archive is larger than stated")
+            parts.append(piece)
+    return b"".join(parts)
 
 
 def _array(content: bytes) -> NDArray[Any]:

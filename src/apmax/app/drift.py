@@ -16,6 +16,7 @@ from scipy.stats import chi2
 from apmax.app.features import (
     CATEGORY,
     DATE,
+    MAX_LEVELS,
     MISSING,
     NUMBER,
     TablePreprocessor,
@@ -26,6 +27,8 @@ from apmax.app.features import (
 from apmax.errors import ModelFileError
 from apmax.validation import Floats
 
+MOSTLY_NUMBERS = 0.5
+"""Share of numbers among the values of a text column above which it is reported."""
 MAX_NEW_CATEGORIES = 0.5
 """Share of new categories above which a column is reported."""
 BINS, LEVELS = 10, 20
@@ -47,7 +50,9 @@ def training_warnings(encoder: TablePreprocessor, frame: Any) -> list[str]:
     for name, kind in encoder.kinds_.items():
         if kind != CATEGORY:
             found += _unreadable(encoder, name, frame[name].dropna())
-        elif not set(encoder.categories(name)[0]) - {MISSING}:
+            continue
+        found += _mostly_numbers(name, frame[name].dropna())
+        if not set(encoder.categories(name)[0]) - {MISSING}:
             found.append(
                 f"{name!r} is text whose values hardly ever repeat; only whether it is missing "
                 "is used"
@@ -57,6 +62,19 @@ def training_warnings(encoder: TablePreprocessor, frame: Any) -> list[str]:
         for name in encoder.unused_
     ]
     return found
+
+
+def _mostly_numbers(name: str, known: Any) -> list[str]:
+    """Describe text that would be a column of numbers without a few other values."""
+    numbers = to_numbers(known)
+    share = float(numbers.notna().mean()) if len(known) else 0.0
+    if not MOSTLY_NUMBERS <= share < 1.0 or numbers.nunique() <= MAX_LEVELS:
+        return []
+    other = str(known[numbers.isna()].iloc[0])
+    return [
+        f"{name!r} is read as categories, although {share:.0%} of its values are numbers: if "
+        f"others, such as {other!r}, mean that the number is missing, leave these cells empty"
+    ]
 
 
 def drift_warnings(encoder: TablePreprocessor, frame: Any) -> list[str]:

@@ -26,6 +26,8 @@ from apmax.tabular.stacking import Blend, Stack
 from apmax.validation import Floats
 
 Document = dict[str, Any]
+MAX_HATS = 64
+"""Largest number of functions of one column in a pair; fitted models have fewer than ten."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +208,7 @@ def _auto_from(stored: Fields) -> AutoAPClassifier:
     for name in members:
         records = models.records(name)
         if name == ADDITIVE:
-            found: list[Any] = [_additive_from(one, columns, model) for one in records]
+            found: list[Any] = [_additive_from(one, model) for one in records]
         elif name == LOGISTIC:
             found = [_logistic_terms_from(one, columns) for one in records]
             model.mean_contributions_ = stored.floats("mean_contributions", size=width)
@@ -287,8 +289,12 @@ def _levels_from(stored: Fields) -> Levels:
 
 
 def _additive_document(model: AdditiveAPClassifier) -> Document:
-    effects = model.shape_functions_.values()
-    return {"effects": [_effect_document(one) for one in effects], "intercept": model.intercept_}
+    # Its columns can be fewer than those of the other models, if it was fitted to a sample.
+    return {
+        "columns": _columns_document(model.columns_),
+        "effects": [_effect_document(one) for one in model.shape_functions_.values()],
+        "intercept": model.intercept_,
+    }
 
 
 def _effect_document(effect: Effect) -> Document:
@@ -298,8 +304,10 @@ def _effect_document(effect: Effect) -> Document:
     return {"kind": type(effect).__name__, **document}
 
 
-def _additive_from(stored: Fields, columns: Columns, of: AutoAPClassifier) -> AdditiveAPClassifier:
-    model = AdditiveAPClassifier()
+def _additive_from(stored: Fields, of: AutoAPClassifier) -> AdditiveAPClassifier:
+    model, columns = AdditiveAPClassifier(), _columns_from(stored.record("columns"))
+    if columns.names != of.columns_.names:
+        raise ModelFileError("the additive model has other columns than the table")
     effects = [_effect_from(one, columns) for one in stored.records("effects")]
     model.shape_functions_ = {effect.name: effect for effect in effects}
     if len(model.shape_functions_) < len(effects):
@@ -337,8 +345,9 @@ def _margin_from(stored: Fields, columns: Columns) -> Margin:
     name, column, levels = stored.text("name"), stored.count("column"), stored.texts("levels")
     if "knots" in stored:
         knots = stored.floats("knots")
-        if column < len(columns.numeric) and knots.size > 1 and (np.diff(knots) > 0).all():
+        sound = 1 < knots.size <= MAX_HATS and (np.diff(knots) > 0).all()
+        if column < len(columns.numeric) and sound:
             return Margin(name, column, knots, [])
-    elif column < len(columns.categorical):
+    elif column < len(columns.categorical) and len(levels) <= MAX_HATS:
         return Margin(name, column, None, levels)
     raise ModelFileError(f"the effect of {name!r} is damaged")

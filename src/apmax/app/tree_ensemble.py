@@ -77,9 +77,10 @@ class TreeEnsemble:
         size, roots, offsets = self.code.size, self.roots, self.bit_offsets
         if not (size == self.value.size == self.right.size and roots.size and offsets.size):
             return False
-        if roots[0] != 0 or (np.diff(roots) <= 0).any() or roots[-1] >= size:
+        # Compared, not subtracted: differences of large numbers would wrap.
+        if roots[0] != 0 or (roots[1:] <= roots[:-1]).any() or roots[-1] >= size:
             return False
-        if offsets[0] != 0 or (np.diff(offsets) < 0).any() or offsets[-1] != self.bits.size:
+        if offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any() or offsets[-1] != self.bits.size:
             return False
         leaf = self.code == LEAF
         node = np.flatnonzero(~leaf)

@@ -94,10 +94,13 @@ def show_comparison(
 
 def leaderboard_table(trained: TrainedModel, dataset: Dataset) -> Table:
     """Return the leaderboard as it is printed; the chosen model is marked."""
+    import numpy as np
+
     facts, y = trained.model.facts, dataset.labels()
+    random = float(np.average(y, weights=dataset.weight))
     title = (
         f"{dataset.source.name}: average precision in {facts['folds']} folds (random "
-        f"{y.mean():.4f}; {y.sum():,} positives in {y.size:,} rows)"
+        f"{random:.4f}; {y.sum():,} positives in {y.size:,} rows)"
     )
     table = make_table(title, "model", "AP ± SE", "to the best ± SE", "log-loss", "seconds", "")
     for one in trained.leaderboard:

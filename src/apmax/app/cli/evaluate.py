@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from apmax.app.cli import inputs, options
-from apmax.app.cli.console import Console, check_outputs, make_table
+from apmax.app.cli.console import Console, check_outputs, make_table, shown_threshold
 from apmax.app.cli.report import write_model_report
 
 
@@ -60,7 +60,7 @@ def evaluate(
                     y, scored.probability, precision=precision, sample_weight=mass
                 )
                 cells = [f"{point.recall:.1%}", f"{1000 * point.alert_rate:.1f}"]
-                cells.append(f"{point.threshold:.4f}")
+                cells.append(shown_threshold(point.threshold))
                 points[str(precision)] = point._asdict()
             table.add_row(f"{precision:.0%}", *cells)
         counts = {"rows": int(y.size), "positives": int(y.sum()), "prevalence": prevalence}

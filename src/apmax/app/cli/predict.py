@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apmax.app.cli.console import Console, check_outputs
+from apmax.app.cli.console import Console, check_outputs, shown_threshold
 from apmax.app.cli.inputs import Labels, Reading
 from apmax.app.cli.options import Data, ModelFile
 from apmax.app.cli.threshold import Cost, Precision, Recall, Top, choose_on
@@ -144,7 +144,7 @@ def _decide(
     if rule is None and stored is not None:
         console.note(
             f"{count:,} of {rows:,} rows are labelled {model.positive!r}: probability ≥ "
-            f"{stored.threshold:.4g}, stored in the model for {used.text}"
+            f"{shown_threshold(stored.threshold)}, stored in the model for {used.text}"
         )
     elif rule is None and count < 0.5 * probability.sum():
         console.note(
@@ -161,7 +161,7 @@ def _in_words(decision: dict[str, Any]) -> str:
     rule, threshold = str(decision["rule"]), decision["threshold"]
     if threshold is None or rule.startswith("probability"):
         return rule
-    return f"{rule}: probability ≥ {threshold:.4g}"
+    return f"{rule}: probability ≥ {shown_threshold(threshold)}"
 
 
 def _identifiers(dataset: Dataset, given: str | None, default: str | None) -> dict[str, Any]:

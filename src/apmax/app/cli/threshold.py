@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from apmax.app.cli import inputs, options
-from apmax.app.cli.console import Console, check_outputs, make_table
+from apmax.app.cli.console import Console, check_outputs, make_table, shown_threshold
 from apmax.errors import ParameterError
 
 if TYPE_CHECKING:  # slow imports are left to the command
@@ -71,7 +71,7 @@ def threshold(
             )
             console.warn(notes[-1:])
         save_model(replace(scored.model, operating_point=chosen), model)
-        title = f"{chosen.rule} on {chosen.data}: probability ≥ {chosen.threshold:.4g}"
+        title = f"{chosen.rule} on {chosen.data}: probability ≥ {shown_threshold(chosen.threshold)}"
         table = make_table(title, "expect", "share", "rows")
         parts = {
             "alerts": (chosen.alerts, chosen.rows),

@@ -81,7 +81,7 @@ def train(
         scored = None if tested is None else _test(console, trained, tested, notes)
         size = save_model(trained.model, out)
         cli.interrupt_message = f"stopped; {out} contains the best of the models fitted so far"
-        _show(console, trained, dataset, out, size, findings, notes)
+        _show(console, trained, learnt, out, size, findings, notes)
         if report is not None and scored is not None:
             write_model_report(console, report, scored)
         elif report is not None:
@@ -134,6 +134,8 @@ def _test(
     console: Console, trained: TrainedModel, tested: Dataset, notes: list[str]
 ) -> options.Scored:
     """Score the test rows, and add the result to the facts of the model."""
+    import numpy as np
+
     from apmax import average_precision
 
     model, y = trained.model, tested.labels()
@@ -142,7 +144,7 @@ def _test(
     notes += found
     log_odds = model.log_odds(tested.X)
     model.facts["test_ap"] = average_precision(y, log_odds, sample_weight=tested.weight)
-    model.facts["test_prevalence"] = float(y.mean())
+    model.facts["test_prevalence"] = float(np.average(y, weights=tested.weight))
     model.facts["test_rows"] = int(y.size)
     return options.Scored(model, tested, log_odds, notes)
 
@@ -175,7 +177,9 @@ def _show(
         random = f"random {facts['test_prevalence']:.4f}"
         console.say(f"test AP {facts['test_ap']:.4f} ({random}, {facts['test_rows']:,} rows)")
     labels = f"positive: {model.positive!r}, negative: {model.negative!r}"
-    console.say(f"kept {facts['model']} → {out} ({_megabytes(size)}); {labels}")
+    best = trained.leaderboard[0].model == facts["model"]
+    kept = f"kept {facts['model']}{', which has the highest AP' if best else ''}"
+    console.say(f"{kept} → {out} ({_megabytes(size)}); {labels}")
     if trained.interrupted:
         console.say(trained.message)
 
