@@ -52,7 +52,7 @@ def test_predict_prints_the_threshold_of_a_cost(folder: Path) -> None:
     result = run("predict", "m.apmax", "new-loans.csv", "--cost", "1:20", "-o", "p.csv")
     assert "(cost 1:20: probability ≥ 0.04761) → p.csv" in result.stdout
     shown = run("predict", "m.apmax", "new-loans.csv", "--cost", "1:20")
-    assert "cost 1:20: probability ≥ 0.04762" in shown.stderr
+    assert "cost 1:20: probability ≥ 0.04761" in shown.stderr
     alerts = (pd.read_csv("p.csv")["probability"] >= 1 / 21).sum()
     assert f"{alerts} of 400 rows are labelled 'yes'" in shown.stderr
     assert np.isclose(as_json("predict", "m.apmax", "new-loans.csv", "--cost", "1:20")["decision"]
