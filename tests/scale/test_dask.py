@@ -178,6 +178,26 @@ def test_bad_data(
     assert not hasattr(model, "coef_")
 
 
+@pytest.mark.parametrize("kind", ["object", "string", "category", "Int64", "float64", "array"])
+def test_missing_labels_are_refused_before_conversion(kind: str) -> None:
+    from apmax.scale.cluster import describe, raw_block
+
+    numbers = kind in ("Int64", "float64")
+    values = [1, 0, 1, 0] if numbers else ["good", "bad", "good", "bad"]
+    rows = np.zeros((4, 2))
+    for missing in (None, np.nan, pd.NA):
+        given = np.array([*values[:3], missing], dtype=object)
+        if kind == "float64" and missing is pd.NA:
+            continue
+        y: Any = given if kind == "array" else pd.Series(given).astype(kind)
+        with pytest.raises(LabelError, match="partition 3: y has missing labels"):
+            raw_block(rows, y, None, 3, "float64")
+    whole = np.array(values, dtype=object)
+    y = whole if kind == "array" else pd.Series(whole).astype(kind)
+    found = describe(raw_block(rows, y, None, 3, "float64"))
+    assert found.totals == dict.fromkeys(values, 2.0)
+
+
 def test_bad_parameters(client: Any) -> None:
     with pytest.raises(BackendError, match="squared_hinge"):
         DaskAPClassifier(surrogate="squared_hinge").fit(DX, DY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +176,50 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path: Path) -> None:
     other = MemoryBlocks(X[1:], Y[1:], None).fold(sums.statistics, sums.merge_statistics)
     with pytest.raises(CheckpointError, match=r"rows 4000\.0 instead of 3999\.0"):
         Checkpoint(path).load({"alpha": 1.0}, other)
-    for content in ("", "{}", '{"format": 1}', path.read_text().replace("0.0", "NaN", 1)[:80]):
+    good = json.loads(path.read_text())
+    wrong = [{**good, "fit": []}, {**good, "fit": "x"}]
+    for name, values in (("seconds", ["1", None, [], float("nan")]), ("iteration", ["x", -1])):
+        wrong += [{**good, "state": {**good["state"], name: value}} for value in values]
+    texts = ["", "{}", '{"format": 1}', json.dumps(good).replace("0.0", "NaN", 1)[:80]]
+    for content in texts + [json.dumps(one) for one in wrong]:
         path.write_text(content)
         with pytest.raises(CheckpointError, match="not a checkpoint"):
             Checkpoint(path).load({"alpha": 1.0}, found)
+
+
+@pytest.mark.parametrize("weight", [None, np.arange(X.shape[0]) % 3.0])
+@pytest.mark.parametrize("make", [np.asarray, np.float32, sp.csr_matrix])
+def test_a_checkpoint_of_other_labels_is_refused(make: Any, weight: Any, tmp_path: Path) -> None:
+    from apmax.errors import CheckpointError
+    from apmax.scale.checkpoint import Checkpoint, State
+
+    features, checkpoint = make(X), Checkpoint(tmp_path / "fit.json")
+
+    def found(y: Any) -> sums.Statistics:
+        engine = MemoryBlocks(features, y, weight, rows=500)
+        return engine.fold(sums.statistics, sums.merge_statistics)
+
+    v = np.ones(Y.size) if weight is None else weight
+    np.testing.assert_allclose(found(Y).of_positives, (X[Y] * v[Y, None]).sum(0), rtol=1e-4)
+    checkpoint.load({}, found(Y))
+    checkpoint.save(State(w=np.zeros(D + 1), iteration=3))
+    assert checkpoint.load({}, found(Y)).iteration == 3
+    permuted = Y.copy()
+    counted = np.flatnonzero(v == 1)  # the classes keep their counts and weights
+    permuted[counted] = np.random.default_rng(0).permutation(Y[counted])
+    with pytest.raises(CheckpointError, match="data"):
+        checkpoint.load({}, found(permuted))
+
+
+def test_a_checkpoint_that_is_interrupted_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from apmax.scale.checkpoint import Checkpoint, State
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        Checkpoint(tmp_path / "fit.json").save(State())
+    assert not list(tmp_path.iterdir())

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from apmax import APClassifier, average_precision
-from apmax.errors import FileFormatError, LabelError, NotNumericError, ParameterError
+from apmax.errors import (
+    FileFormatError,
+    LabelError,
+    NonFiniteError,
+    NotNumericError,
+    ParameterError,
+    WeightError,
+)
 from apmax.scale import choose_alpha, sample_negatives
 from apmax.scale.selection import row_folds
 
@@ -83,6 +90,27 @@ def test_bad_samples(folder: Path) -> None:
         sample_negatives(folder, "z")
     with pytest.raises(LabelError, match="'worse' is not a class"):
         sample_negatives(folder, "status", pos_label="worse")
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        (-1.0, WeightError, r"1\.parquet: column 'v' is -1\.0 in row 77"),
+        (np.nan, NonFiniteError, r"1\.parquet: column 'v' is nan in row 77"),
+        (np.inf, NonFiniteError, r"1\.parquet: column 'v' is inf in row 77"),
+    ],
+)
+def test_bad_weights_are_named(
+    value: float, error: type[Exception], message: str, folder: Path
+) -> None:
+    path = folder / "1.parquet"
+    data = pq.read_table(path)
+    weight = data["v"].to_numpy().copy()
+    weight[77] = value
+    place = data.column_names.index("v")
+    pq.write_table(data.set_column(place, "v", pa.array(weight)), path)
+    with pytest.raises(error, match=message):
+        sample_negatives(folder, "status", sample_weight="v")
 
 
 def test_folds_follow_the_rows_and_not_their_order() -> None:

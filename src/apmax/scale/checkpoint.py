@@ -51,12 +51,15 @@ class Checkpoint:
             stored, state = content["fit"], content["state"]
             if content["format"] != FORMAT:
                 raise ValueError(f"format is {content['format']!r}")
+            if not isinstance(stored, dict):
+                raise ValueError("fit is not an object")
             vectors = {
                 name: None if state[name] is None else _vector(state[name], found.mean.size + 1)
                 for name in ("anchor", "w")
             }
-            read = State(**vectors, iteration=int(state["iteration"]), seconds=state["seconds"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            iteration, seconds = int(_amount(state, "iteration")), _amount(state, "seconds")
+            read = State(**vectors, iteration=iteration, seconds=seconds)
+        except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             raise CheckpointError(
                 f"{self.path} is not a checkpoint of apmax ({error}): delete it to start again"
             ) from None
@@ -86,14 +89,8 @@ class Checkpoint:
             },
         }
         try:
-            with tempfile.NamedTemporaryFile(
-                "w", dir=self.path.parent, prefix=f".{self.path.name}.", delete=False
-            ) as file:
-                json.dump(content, file)
-            os.replace(file.name, self.path)
+            _replace(self.path, json.dumps(content))
         except OSError as error:
-            with suppress(OSError, UnboundLocalError):
-                os.unlink(file.name)
             raise FileError(
                 f"cannot write the checkpoint {self.path} ({error.strerror or error}): choose a "
                 "folder with space that can be written"
@@ -105,6 +102,28 @@ class Checkpoint:
             self.path.unlink(missing_ok=True)
 
 
+def _replace(path: Path, text: str) -> None:
+    """Write a file under another name first; whatever stops this leaves no file behind."""
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=f".{path.name}.", delete=False
+    ) as file:
+        try:
+            file.write(text)
+            file.close()
+            os.replace(file.name, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(file.name)
+            raise
+
+
+def _amount(state: dict[str, Any], name: str) -> float:
+    value = state[name]
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < np.inf:
+        raise ValueError(f"{name} is {value!r}, not a number ≥ 0")
+    return float(value)
+
+
 def _vector(values: Any, size: int) -> Floats:
     vector = np.array(values, dtype=np.float64)
     if vector.shape != (size,) or not np.isfinite(vector).all():
@@ -113,7 +132,7 @@ def _vector(values: Any, size: int) -> Floats:
 
 
 def _digest(found: Statistics) -> str:
-    """Return a digest of counts, weights, extents and moments of the features."""
+    """Return a digest of counts, weights, extents and moments of features, and of the labels."""
     digest = hashlib.sha256()
     for value in found:
         digest.update(np.asarray(value, dtype=np.float64).tobytes())

@@ -124,6 +124,8 @@ def raw_block(X: Any, y: Any, weight: Any, index: int, dtype: str) -> RawBlock:
     roles = [one for one in (y, weight) if isinstance(one, str)]
     table, X = X, X.drop(columns=roles) if roles else X
     y, weight = (table[one] if isinstance(one, str) else one for one in (y, weight))
+    if _any_missing(y):
+        raise LabelError(f"{where}y has missing labels: drop these rows")
     if not sp.issparse(X):
         try:
             X = np.ascontiguousarray(X, dtype=dtype)
@@ -152,9 +154,24 @@ def raw_block(X: Any, y: Any, weight: Any, index: int, dtype: str) -> RawBlock:
         check_block_weights(v)
     except ApmaxError as error:
         raise type(error)(f"{where}{error}") from None
-    if labels.dtype.kind == "f" and np.isnan(labels).any():
-        raise LabelError(f"{where}y has missing labels: drop these rows")
     return RawBlock(X, labels, v)
+
+
+def _any_missing(y: Any) -> bool:
+    """Return whether labels of any type are missing; a conversion to text would hide it."""
+    if hasattr(y, "isna"):
+        return bool(np.asarray(y.isna()).any())
+    labels = np.asarray(y).reshape(-1)
+    if labels.dtype.kind == "O":
+        return any(map(_is_missing, labels.tolist()))
+    return labels.dtype.kind in "fcmM" and bool(np.isnan(labels).any())
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)  # noqa: PLR0124
+    except TypeError:  # pandas.NA is neither equal nor different
+        return True
 
 
 def describe(part: RawBlock) -> Description:

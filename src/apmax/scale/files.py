@@ -84,18 +84,30 @@ class RawFiles:
             return None
         return sum(int(self._dataset(path).count_rows()) for path in self.paths)
 
-    def batches(self, columns: list[str] | None) -> Iterator[Any]:
-        """Yield record batches of all rows in order, of some columns or of all that are used."""
-        return (batch for _, _, batch in self._located_batches(columns))
+    def weights(self, batch: Any, path: Path, row: int) -> Floats:
+        """Return the weights of a record batch; empty for all ones.
 
-    def weights(self, batch: Any) -> Floats:
-        """Return the weights of a record batch; empty for all ones."""
+        Raises
+        ------
+        NonFiniteError, WeightError
+            If one is not a finite number ≥ 0.
+        """
         if self.weight is None:
             return NO_WEIGHTS
-        return np.ascontiguousarray(as_numbers(batch, self.weight), dtype=np.float64)
+        weight = np.ascontiguousarray(as_numbers(batch, self.weight), dtype=np.float64)
+        _check_finite(weight[:, None], [self.weight], path, row)
+        if weight.min() < 0:
+            at = int(np.argmin(weight))
+            raise WeightError(
+                f"{path}: column {self.weight!r} is {weight[at]} in row {row + at}, but weights "
+                "must be ≥ 0: use 0 to leave a row out"
+            )
+        return weight
 
-    def _located_batches(self, columns: list[str] | None) -> Iterator[tuple[Path, int, Any]]:
-        """Yield record batches with their file and first row.
+    def batches(self, columns: list[str] | None) -> Iterator[tuple[Path, int, Any]]:
+        """Yield record batches of all rows in order, with their file and first row.
+
+        They hold some columns, or all that are used.
 
         Raises
         ------
@@ -170,7 +182,7 @@ class TableFiles(RawFiles):
     def arrays(self, *, only_labels: bool = False) -> Iterator[Batch]:
         """Yield all rows in order; only labels and weights on request."""
         columns = [] if only_labels else self.columns
-        for path, row, batch in self._located_batches([*columns, *self.roles]):
+        for path, row, batch in self.batches([*columns, *self.roles]):
             yield self._converted(batch, columns, path, row)
 
     def _converted(self, batch: Any, columns: list[str], path: Path, row: int) -> Batch:
@@ -183,15 +195,7 @@ class TableFiles(RawFiles):
                 f"{path}: column {self.target!r} has {labels.null_count} missing labels in rows "
                 f"{row} to {row + batch.num_rows - 1}: drop these rows"
             )
-        weight = self.weights(batch)
-        if self.weight is not None:
-            _check_finite(weight[:, None], [self.weight], path, row)
-            if weight.min() < 0:
-                at = int(np.argmin(weight))
-                raise WeightError(
-                    f"{path}: column {self.weight!r} is {weight[at]} in row {row + at}, but "
-                    "weights must be ≥ 0: use 0 to leave a row out"
-                )
+        weight = self.weights(batch, path, row)
         _check_finite(X, columns, path, row)
         return Batch(X, labels, weight)
 

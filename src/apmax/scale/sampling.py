@@ -94,8 +94,8 @@ def sample_negatives(
         check_count(rows, "rows", at_least=2, why="a sample needs rows of both classes")
     source = RawFiles(files, target, columns, sample_weight)
     labels, counts = LabelCodes(target), np.zeros(2)
-    for batch in source.batches(source.roles):
-        codes = labels.codes(batch.column(target), source.weights(batch))
+    for path, row, batch in source.batches(source.roles):
+        codes = labels.codes(batch.column(target), source.weights(batch, path, row))
         counts += np.bincount(codes, minlength=2)
     if len(labels.values) < 2:
         raise LabelError(f"column {target!r} holds {labels.values!r}: a target needs two classes")
@@ -130,8 +130,8 @@ def _drawn(
     rng = np.random.default_rng(seed)
     tables, codes_of, weights = [], [], []
     again = LabelCodes(source.target, labels.values)
-    for batch in source.batches(None):
-        weight = source.weights(batch)
+    for path, row, batch in source.batches(None):
+        weight = source.weights(batch, path, row)
         codes = again.codes(batch.column(source.target), weight)
         chosen = np.flatnonzero(rng.random(codes.size) < shares[codes])
         tables.append(pa.Table.from_batches([batch]).select(source.columns).take(chosen))

@@ -15,7 +15,7 @@ from apmax.errors import NonFiniteError, WeightError
 from apmax.linear.design import Design, extent, mean_of
 from apmax.objective._nodes import certified_tables
 from apmax.scale.blocks import Block
-from apmax.validation import Floats
+from apmax.validation import Floats, Mask
 
 ONE_PASS_FEATURES = 1000
 """Most features for which one pass gives value and gradient; the summary has 10 KB per feature."""
@@ -43,6 +43,8 @@ class Statistics(NamedTuple):
     mean: Floats
     squares: Floats
     """Σ v (x − mean)²; zeros for sparse features."""
+    of_positives: Floats
+    """Σ v x over positives, which tells labels apart."""
     single: bool
     """Whether features are single precision."""
 
@@ -83,7 +85,7 @@ def statistics(block: Block) -> Statistics:
     extremes = (weight[counted].min(), weight.max()) if counted.any() and weight.size else (1, 1)
     return Statistics(
         rows, total, float(extremes[0]), float(extremes[1]), lowest, highest, mean, squares,
-        X.dtype == np.float32,
+        _sum_of_rows(X, weight, masks[1]), X.dtype == np.float32,
     )  # fmt: skip
 
 
@@ -102,8 +104,19 @@ def merge_statistics(first: Statistics, second: Statistics) -> Statistics:
         np.maximum(first.highest, second.highest),
         first.mean + apart * (other / (mass + other)),
         first.squares + second.squares + apart**2 * (mass * other / (mass + other)),
+        first.of_positives + second.of_positives,
         first.single and second.single,
     )
+
+
+def _sum_of_rows(X: Any, weight: Floats, mask: Mask) -> Floats:
+    """Return Σ v x over some rows, added in their order: the same bits in every run."""
+    rows, v = X[mask], weight[mask] if weight.size else np.ones(np.count_nonzero(mask))
+    with np.errstate(over="ignore", invalid="ignore"):
+        if sp.issparse(rows):
+            terms = rows.data * np.repeat(v, np.diff(rows.indptr))
+            return np.bincount(rows.indices, terms, X.shape[1]).astype(np.float64)
+        return np.asarray((rows * v[:, None]).sum(axis=0))
 
 
 def log_loss(block: Block, scaling: Scaling, w: Floats) -> Sums:
