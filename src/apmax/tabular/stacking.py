@@ -111,13 +111,33 @@ class Evaluation(NamedTuple):
                 columns[which], positive[which], of_which, total * which.size / positive.size
             )
 
+        def held_out_of(fold: NDArray[np.intp]) -> Floats:
+            others = np.setdiff1d(rows, fold)
+            half = _half(positive[fold])
+            if others.size or half is None:
+                return fit(others if others.size else rows)(columns[fold])
+            # The only split: each half of its rows gets the blend of the other half.
+            z = np.empty(fold.size)
+            for part in (half, ~half):
+                z[part] = fit(fold[~part])(columns[fold[part]])
+            return z
+
         ap, of_folds = [], []
         for fold in folds:
-            others = np.setdiff1d(rows, fold)
-            z = fit(others if others.size else rows)(columns[fold])
+            z = held_out_of(fold)
             ap.append(ap_of_scores(positive[fold], z, None if weight is None else weight[fold]))
             of_folds.append(z)
         held_out = mean_held_out([(rows, fold) for fold in folds], of_folds, positive.size)
         z, share = held_out[rows], shares(None if weight is None else weight[rows], rows.size)
         loss = float(share @ (np.logaddexp(0.0, z) - positive[rows] * z))
         return cls(Blend(list(log_odds), fit(rows)), held_out, np.array(ap), loss)
+
+
+def _half(positive: Mask) -> Mask | None:
+    """Return every other row of each class; None if a class has a single row."""
+    half = np.zeros(positive.size, dtype=bool)
+    for members in (np.flatnonzero(positive), np.flatnonzero(~positive)):
+        if members.size < 2:
+            return None
+        half[members[::2]] = True
+    return half
