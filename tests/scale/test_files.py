@@ -29,7 +29,7 @@ from apmax.errors import (
     ShapeError,
     WeightError,
 )
-from apmax.scale import blocks, cache, files
+from apmax.scale import blocks, cache, files, sample_negatives
 from apmax.scale.files import TableFiles
 
 pa = pytest.importorskip("pyarrow")
@@ -165,6 +165,34 @@ def test_numbers_of_other_types_in_one_file_are_converted(tmp_path: Path) -> Non
     write(tmp_path / "1.parquet", table(**integers).slice(1500))
     model = fitted(tmp_path / "*.parquet")
     assert_same(model, APClassifier(alpha=0.3).fit(whole, Y.astype(int)))
+
+
+def csv_whose_first_rows_are_integers(path: Path, last: str) -> Path:
+    """More than the 1 MB from which pyarrow infers types."""
+    rows = [f"{i % 97},{i % 2},{i % 3}" for i in range(200_000)]
+    path.write_text("\n".join(["a,y,v", *rows, last]) + "\n")
+    return path
+
+
+def test_csv_columns_may_turn_to_fractions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "block_rows", lambda features: 50_000)
+    path = csv_whose_first_rows_are_integers(tmp_path / "a.csv", "1.5,1,0.25")
+    *_, last = TableFiles(path, "y", None, "v").arrays()
+    assert (last.X[-1], last.weight[-1], last.labels[-1].as_py()) == (1.5, 0.25, 1)
+    sample = sample_negatives(path, "y", sample_weight="v")
+    assert sample.X[-1] == 1.5
+    assert sample.y.dtype.kind == "i"
+
+
+@pytest.mark.parametrize("last", ["x,1,1", "1,0.5,1", "1,1,x", "1,1"])
+def test_csv_values_that_cannot_be_read_name_the_file(
+    last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "block_rows", lambda features: 50_000)
+    path = csv_whose_first_rows_are_integers(tmp_path / "a.csv", last)
+    for read in (APClassifier().fit_files, sample_negatives):
+        with pytest.raises(FileFormatError, match=r"a\.csv cannot be read .*: correct the file"):
+            read(path, "y", sample_weight="v")
 
 
 with_nan = X[:, 1].copy()

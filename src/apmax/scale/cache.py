@@ -60,7 +60,7 @@ class FlatFiles:
     def close(self) -> None:
         """Free the disk space."""
         for file in self._files:
-            with suppress(OSError):  # what cannot be written on a full disk is not needed
+            with suppress(OSError):  # unwritten data are discarded anyway
                 file.close()
 
     def _decode(self, expected: int, progress: Progress) -> int:

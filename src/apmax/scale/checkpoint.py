@@ -33,8 +33,8 @@ class State(NamedTuple):
 class Checkpoint:
     """A file that is replaced after each iteration; without a path nothing is written.
 
-    The file names the parameters and a digest of the data's statistics. A fit with others refuses
-    it.
+    The file names the parameters and a digest of the data's statistics. A checkpoint from a
+    different fit raises `CheckpointError`.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None) -> None:

@@ -207,7 +207,7 @@ def block_of(part: RawBlock, positive_label: Any) -> Block:
 
 
 def unrecomputable(client: Client, *collections: Any) -> list[str]:
-    """Return keys of scattered data, which a worker that ends takes with it."""
+    """Return keys of scattered data, which is lost if its worker stops."""
     keys = [one.key for collection in collections for one in futures_of(collection)]
     return list(client.run_on_scheduler(_without_task, keys=keys)) if keys else []
 

@@ -114,22 +114,27 @@ class RawFiles:
         FileError
             If a file is missing or was changed since the object was created.
         """
+        from pyarrow import ArrowInvalid
+
         wanted = [*self.columns, *self.roles] if columns is None else columns
-        for path, stamp in zip(self.paths, self.stamps, strict=True):
+        for path, stamp, schema in zip(self.paths, self.stamps, self.schemas, strict=True):
             _check_unchanged(path, stamp)
             row = 0
             try:
-                for batch in self._record_batches(path, wanted):
+                for batch in self._record_batches(path, schema, wanted):
                     raise_if_interrupted()
                     if batch.num_rows:
                         yield path, row, batch
                         row += batch.num_rows
-            except OSError as error:  # pyarrow's errors of reading are OSErrors, too
+            except (OSError, ArrowInvalid) as error:
                 _check_unchanged(path, stamp)
-                raise FileFormatError(f"{path} cannot be read ({_one_line(error)})") from None
+                raise FileFormatError(
+                    f"{path} cannot be read ({_one_line(error)}): correct the file, or write it "
+                    "again"
+                ) from None
             _check_unchanged(path, stamp)
 
-    def _record_batches(self, path: Path, columns: list[str]) -> Iterator[Any]:
+    def _record_batches(self, path: Path, schema: Any, columns: list[str]) -> Iterator[Any]:
         rows = block_rows(len(self.columns))
         if self.format == "parquet":
             import pyarrow as pa
@@ -140,24 +145,25 @@ class RawFiles:
                 yield from file.iter_batches(batch_size=rows, columns=columns)
             pa.default_memory_pool().release_unused()
             return
-        scanner = self._dataset(path).scanner(
+        scanner = self._dataset(path, schema).scanner(
             columns=columns, batch_size=rows, batch_readahead=1, fragment_readahead=1
         )
         yield from scanner.to_batches()
 
-    def _dataset(self, path: Path) -> Any:
+    def _dataset(self, path: Path, schema: Any = None) -> Any:
         import pyarrow.dataset as ds
 
-        return ds.dataset(str(path), format=self.format)
+        return ds.dataset(str(path), schema, format=self.format)
 
     def _schema(self, path: Path) -> Any:
         try:
-            return self._dataset(path).schema
+            schema = self._dataset(path).schema
         except (OSError, ValueError) as error:
             raise FileFormatError(
                 f"{path} cannot be read as {self.format} ({_one_line(error)}): it is damaged or "
                 "has the wrong suffix"
             ) from None
+        return _with_fractions(schema, self.target) if self.format == "csv" else schema
 
     def _check_schema(self, path: Path, schema: Any) -> None:
         missing = [name for name in (*self.columns, *self.roles) if name not in schema.names]
@@ -303,6 +309,16 @@ def _is_number(kind: Any) -> bool:
         or types.is_boolean(kind)
         or types.is_decimal(kind)
     )
+
+
+def _with_fractions(schema: Any, target: str) -> Any:
+    """Return a schema with doubles for integers: types of CSV files are those of first rows."""
+    from pyarrow import float64, types
+
+    for place, field in enumerate(schema):
+        if types.is_integer(field.type) and field.name != target:
+            schema = schema.set(place, field.with_type(float64()))
+    return schema
 
 
 def _fits_single(kind: Any) -> bool:
