@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import glob
 import gzip
+import hashlib
 import io
 import lzma
 import os
@@ -169,3 +170,11 @@ def _is_running(process: int) -> bool:
 def one_line(error: object) -> str:
     """Return the message of an error of another library on one line, shortened."""
     return " ".join(str(error).split())[:200]
+
+
+def digest(path: Path) -> str | None:
+    """Return the SHA-256 of a file; None for what is not a file, such as standard input."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -221,3 +221,23 @@ def test_rows_of_a_matrix_have_no_identifier(folder: Path) -> None:
     run("--quiet", "train", "a.npz", "--model", "logistic", "-o", "m.apmax")
     refused = run("predict", "m.apmax", "a.npz", "--id", "customer", fails=True)
     assert "--id names a column, but a.npz is not a table" in refused.stderr
+
+
+def test_thresholds_and_measures_on_the_training_file_warn(folder: Path) -> None:
+    run(
+        "--quiet",
+        "train",
+        "loans.csv",
+        "--target",
+        "defaulted",
+        "--model",
+        "logistic",
+        "-o",
+        "m.apmax",
+    )
+    for command in (
+        "threshold m.apmax --recall 0.8 --data loans.csv",
+        "evaluate m.apmax loans.csv",
+    ):
+        assert "the file that the model was trained on" in run(*command.split()).stderr
+    assert "was trained on" not in run("evaluate", "m.apmax", "new-loans.csv").stderr

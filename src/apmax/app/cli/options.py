@@ -123,6 +123,7 @@ def score_labelled_data(
     weight: str | None = None,
 ) -> Scored:
     """Apply a model to a file, with the target, labels and weights of the model by default."""
+    from apmax.app.files import digest
     from apmax.app.io import load
     from apmax.app.model import load_model
     from apmax.app.roles import Roles, read_weights
@@ -158,5 +159,10 @@ def score_labelled_data(
             f"{found[0]!r}"
         )
     notes = loaded.warnings_for(dataset)
+    if digest(data) is not None and digest(data) == loaded.facts.get("data_sha256"):
+        notes.append(
+            f"{data} is the file that the model was trained on: AP, precision and thresholds are "
+            "too good on it; use data that the model has not seen"
+        )
     console.warn(notes)
     return Scored(loaded, dataset, loaded.log_odds(dataset.X), notes)

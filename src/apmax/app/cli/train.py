@@ -56,6 +56,7 @@ def train(
     """
     console: Console = context.obj
     with console.errors():
+        from apmax.app.files import digest
         from apmax.app.folds import hold_out
         from apmax.app.model import save_model
         from apmax.errors import ParameterError
@@ -77,7 +78,7 @@ def train(
         trained = fit(console, learnt, model=model, seed=seed, **limits)
         console.warn(trained.warnings)
         notes = [*dataset.notes, *(one.message for one in findings), *trained.warnings]
-        trained.model.facts["command"] = command_line()
+        trained.model.facts.update(command=command_line(), data_sha256=digest(data))
         scored = None if tested is None else _test(console, trained, tested, notes)
         size = save_model(trained.model, out)
         cli.interrupt_message = f"stopped; {out} contains the best of the models fitted so far"

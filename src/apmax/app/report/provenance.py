@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from apmax._version import __version__
+from apmax.app.files import digest
 
 PACKAGES = ("numpy", "scikit-learn", "lightgbm")
 
@@ -16,9 +16,8 @@ PACKAGES = ("numpy", "scikit-learn", "lightgbm")
 def provenance(data: Path) -> dict[str, str]:
     """Return the SHA-256 digest of a data file, the date, and the versions that matter."""
     facts = {"data": data.name}
-    if data.is_file():
-        with data.open("rb") as file:
-            facts["SHA-256 of the data"] = hashlib.file_digest(file, "sha256").hexdigest()
+    if (found := digest(data)) is not None:
+        facts["SHA-256 of the data"] = found
     facts["date"] = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     facts["versions"] = ", ".join([f"apmax {__version__}", *_installed()])
     return facts
