@@ -101,7 +101,7 @@ def measure(table: str, jobs: int) -> dict[str, Any]:
     scores[BOOSTING] = boosting_scores(train, test)
     ap = {name: average_precision(y, values) for name, values in scores.items()}
     resampled = differences(y, scores)
-    advised = trained.advice.split()[1].rstrip(":")
+    advised = trained.advice.removeprefix("Use ").split()[0].rstrip(":")
     best = trained.leaderboard[0].model
     return {
         "table": table,

@@ -107,6 +107,15 @@ def test_advice_names_the_simplest_model_within_one_standard_error(sentence: str
     assert board_of(**ADVICE[sentence]).advice() == sentence
 
 
+def test_advice_does_not_contradict_the_choice_of_the_best_model() -> None:
+    ap = {"logistic": np.array([0.1, 0.9]), "stack": np.array([0.9, 0.3])}
+    ones = dict.fromkeys(ap, 1.0)
+    assert Leaderboard.of(ap, ones, ones, 0.2, "stack").advice() == (
+        "logistic is the simplest model within one standard error of the best "
+        "(stack, +0.100 ± 0.857)."
+    )
+
+
 def test_print_shows_a_table() -> None:
     lines = str(BOARD).splitlines()
     assert lines[0].split() == [

@@ -79,6 +79,7 @@ class Leaderboard(Sequence[Standing]):
     def advice(self, simplest_first: Sequence[str] = NAMES) -> str:
         """Say in one sentence which model to use: the simplest within one error of the best.
 
+        If the best model was chosen to predict, the sentence only names the simpler one.
         Models that `simplest_first` does not list count as the most complex ones.
         """
         best = self[0]
@@ -91,7 +92,9 @@ class Leaderboard(Sequence[Standing]):
         use = next(one for one in by_simplicity if -one.difference <= one.difference_se)
         if use.model != best.model:
             gap = f"{best.model}, {-use.difference:+.3f} ± {use.difference_se:.3f}"
-            return f"Use {use.model}: simplest model within one standard error of the best ({gap})."
+            within = f"simplest model within one standard error of the best ({gap})."
+            # Where the best model is kept, this is a remark, not a contradiction.
+            return f"{use.model} is the {within}" if best.chosen else f"Use {use.model}: {within}"
         simpler = by_simplicity[: by_simplicity.index(best)]
         if not simpler:
             return f"Use {best.model}: simplest of all models, with the highest AP."

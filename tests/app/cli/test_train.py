@@ -47,7 +47,7 @@ def test_the_leaderboard_advice_and_file_are_printed(folder: Path) -> None:
     assert "average precision in 5 folds" in shown
     for name in (*NAMES, "←"):
         assert name in shown
-    assert "\nUse " in shown
+    assert "within one standard error" in shown
     ending = r" → m.apmax \([\d.]+ .B\); positive: 'yes', negative: 'no'"
     kept = re.search(r"kept (\w\S*?)(?:, which has the highest AP)?" + ending, shown)
     assert kept is not None
