@@ -155,7 +155,7 @@ class NumberReader:
         }
         best = max(shares.values())
         fitting = [one for one, share in shares.items() if share == best >= MIN_SHARE]
-        # Thousands are no second reading of 3.5: without groups, both formats agree.
+        # 3.5 cannot be read with thousands: without groups, both formats agree.
         return [PLAIN] if {PLAIN, ENGLISH} <= {*fitting} and COMMA not in fitting else fitting
 
     def _guess(self, name: str, values: Any, formats: list[NumberFormat]) -> NumberFormat:

@@ -238,7 +238,7 @@ class APClassifier(LinearAPModel):
 
     def _checked_parameters(self) -> tuple[Surrogate, float]:
         """Validate the parameters before any state changes; return the surrogate and its γ."""
-        why = "0 is no penalty; larger values stay nearer to logistic regression"
+        why = "0 means no penalty; larger values stay nearer to logistic regression"
         check_real(self.alpha, "alpha", at_least=0, why=why)
         check_count(self.max_iter, "max_iter", why="it is the number of iterations")
         check_real(self.tol, "tol", above=0, why="it is the stopping tolerance; try 1e-4")

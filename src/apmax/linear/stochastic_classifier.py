@@ -263,7 +263,7 @@ class StochasticAPClassifier(LinearAPModel):
         if self.learning_rate is not None:
             why = "it is the size of a step"
             rate = check_real(self.learning_rate, "learning_rate", above=0, why=why)
-        check_real(self.alpha, "alpha", at_least=0, why="0 is no penalty")
+        check_real(self.alpha, "alpha", at_least=0, why="0 means no penalty")
         check_real(self.delta, "delta", above=0, why="it keeps adaptive steps finite")
         for name in ("beta0", "beta1", "beta2"):
             check_beta(getattr(self, name), name)

@@ -49,7 +49,7 @@ def training_data(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: An
 def without_weightless_rows(
     X: Any, target: BinaryTarget, splits: list[Split]
 ) -> tuple[Any, BinaryTarget, list[Split]]:
-    """Leave out rows of weight 0, so that they are no part of counts and quantiles either."""
+    """Leave out rows of weight 0, so that they do not enter counts and quantiles."""
     if target.weight is None or target.weight.all():
         return X, target, splits
     rows = np.flatnonzero(target.weight)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -38,11 +38,9 @@ class CompiledStep:
         from apmax.torch._fused import NO_LABELS, TAKEN, UNINFORMATIVE, track_batch
 
         state, labels = loss._buffers, loss.labels
-        u, written_at = state["U"], state["written_at"]
-        cells = labels._buffers["cells"]
-        assert u is not None
-        assert written_at is not None
-        assert cells is not None
+        # Buffers by name: attributes of a module are looked up slowly.
+        u, written_at = cast(Tensor, state["U"]), cast(Tensor, state["written_at"])
+        cells = cast(Tensor, labels._buffers["cells"])
         gradient = torch.empty(scores.shape, dtype=torch.float64)
         outcome, value = track_batch(
             scores.detach().double().contiguous().numpy(),  # one type: the loop compiles once

@@ -127,8 +127,8 @@ def _linear_layers(network: nn.Module, layer: str | nn.Linear | None) -> dict[st
     if not found:
         names = [n for n, one in network.named_modules() if isinstance(one, nn.Linear)]
         raise ParameterError(
-            f"`layer` = {layer!r} is no nn.Linear of the network, which has {names[-5:]}: pass one "
-            "of these names"
+            f"`layer` = {layer!r} is not an nn.Linear of the network, which has {names[-5:]}: "
+            "pass one of these names"
         )
     return found
 
