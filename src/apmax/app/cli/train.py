@@ -178,7 +178,7 @@ def _show(
         random = f"random {facts['test_prevalence']:.4f}"
         console.say(f"test AP {facts['test_ap']:.4f} ({random}, {facts['test_rows']:,} rows)")
     labels = f"positive: {model.positive!r}, negative: {model.negative!r}"
-    best = trained.leaderboard[0].model == facts["model"]
+    best = len(trained.leaderboard) > 1 and trained.leaderboard[0].model == facts["model"]
     kept = f"kept {facts['model']}{', which has the highest AP' if best else ''}"
     console.say(f"{kept} → {out} ({_megabytes(size)}); {labels}")
     if trained.interrupted:
