@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
@@ -40,3 +41,8 @@ def run(*arguments: str, fails: bool = False) -> Result:
 
 def as_json(*arguments: str) -> Any:
     return json.loads(run("--json", *arguments).stdout)
+
+
+def predicted(*arguments: str) -> pd.DataFrame:
+    """Return what `apmax predict m.apmax` prints."""
+    return pd.read_csv(io.StringIO(run("predict", "m.apmax", *arguments).stdout))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -44,16 +43,3 @@ def test_the_reason_for_a_risky_city_is_the_city(folder: Path) -> None:
     oslo, rome = as_json("predict", "m", "two.csv", "--explain", "1")["reason_1"]
     assert oslo.startswith("city: +")
     assert rome.startswith("city: -")
-
-
-def test_predict_prints_the_threshold_of_a_cost(folder: Path) -> None:
-    fast = ("--target", "defaulted", "--model", "logistic", "-o", "m.apmax")
-    run("--quiet", "train", "loans.csv", *fast)
-    result = run("predict", "m.apmax", "new-loans.csv", "--cost", "1:20", "-o", "p.csv")
-    assert "(cost 1:20: probability ≥ 0.04761) → p.csv" in result.stdout
-    shown = run("predict", "m.apmax", "new-loans.csv", "--cost", "1:20")
-    assert "cost 1:20: probability ≥ 0.04761" in shown.stderr
-    alerts = (pd.read_csv("p.csv")["probability"] >= 1 / 21).sum()
-    assert f"{alerts} of 400 rows are labelled 'yes'" in shown.stderr
-    assert np.isclose(as_json("predict", "m.apmax", "new-loans.csv", "--cost", "1:20")["decision"]
-                      ["threshold"], 1 / 21)  # fmt: skip

@@ -1,22 +1,14 @@
-"""The commands `apmax evaluate`, `predict` and `report` on a trained model."""
+"""The commands `apmax evaluate` and `report` on a trained model."""
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from apmax import average_precision
 from tests.app.loans import as_json, made_loans, run
-
-
-@pytest.fixture
-def model(folder: Path) -> str:
-    run("--quiet", "train", "loans.csv", "--target", "defaulted", "--model", "logistic", "-o", "m")
-    return "m"
 
 
 def test_evaluate_agrees_with_the_predictions(model: str) -> None:
@@ -48,38 +40,6 @@ def test_data_without_labels_need_predict(model: str) -> None:
     made_loans(50, 3).drop(columns="defaulted").to_csv("bare.csv", index=False)
     assert "use `apmax predict`" in run("evaluate", model, "bare.csv", fails=True).stderr
     assert as_json("predict", model, "bare.csv", "-o", "p.csv")["rows"] == 50
-
-
-def test_predictions_as_csv_parquet_json_and_on_stdout(model: str) -> None:
-    text = run("predict", model, "new-loans.csv").stdout
-    predicted = pd.read_csv(io.StringIO(text))
-    assert set(predicted["label"]) <= {"yes", "no"}
-    np.testing.assert_array_equal(predicted["label"] == "yes", predicted["probability"] >= 0.5)
-    run("predict", model, "new-loans.csv", "--out", "p.parquet")
-    pd.testing.assert_frame_equal(pd.read_parquet("p.parquet"), predicted)
-    assert as_json("predict", model, "new-loans.csv") == {
-        **predicted.to_dict("list"),
-        "decision": {
-            "rule": "probability ≥ 0.5",
-            "threshold": 0.5,
-            "alerts": int((predicted["label"] == "yes").sum()),
-        },
-        "warnings": [],
-    }
-
-
-def test_a_row_gets_the_same_score_in_every_file(folder: Path) -> None:
-    rng = np.random.default_rng(5)
-    code = rng.choice(["01", "02", "A3"], 400)
-    frame = pd.DataFrame({"code": code, "y": rng.random(400) < np.where(code == "01", 0.6, 0.2)})
-    frame.to_csv("codes.csv", index=False)
-    run("--quiet", "train", "codes.csv", "--target", "y", "--model", "logistic", "-o", "m.apmax")
-    Path("all.csv").write_text("code\n01\n02\nA3\n")
-    Path("some.csv").write_text("code\n01\n02\n")
-    every = pd.read_csv(io.StringIO(run("predict", "m.apmax", "all.csv").stdout))
-    some = pd.read_csv(io.StringIO(run("predict", "m.apmax", "some.csv").stdout))
-    pd.testing.assert_frame_equal(every.iloc[:2], some)
-    assert every["probability"].nunique() == 3
 
 
 def test_drift_is_reported_on_stderr_in_json_and_in_the_report(model: str) -> None:

@@ -50,11 +50,16 @@ def predict(
     explain: Annotated[
         int, typer.Option(min=0, help="Add this number of strongest reasons for each row.")
     ] = 0,
+    only_alerts: Annotated[
+        bool,
+        typer.Option("--only-alerts", help="Write alerts only, the highest probability first."),
+    ] = False,
 ) -> None:
     """Predict the probability of the positive label for every row of a file.
 
     Rows are labelled by one of --threshold, --precision, --recall, --top and --cost; by default
-    with the threshold that `apmax threshold` has stored in the model, or else at 0.5.
+    with the threshold that `apmax threshold` has stored in the model, or else at 0.5. Rows with
+    the positive label are alerts.
 
     [bold]Example:[/bold] apmax predict adult.apmax new.csv --top 5% --out scores.csv
     """
@@ -98,21 +103,21 @@ def predict(
         label = np.where(alerts, loaded.positive, loaded.negative)
         scores = dict(zip(OUTPUT, (probability, log_odds, label), strict=True))
         frame = pd.DataFrame({**columns, **scores, **reasons})
+        if only_alerts:
+            frame = frame[alerts].sort_values("probability", ascending=False, kind="stable")
+        found = f"{decision['alerts']:,} labelled {loaded.positive!r} ({_in_words(decision)})"
+        result = {"decision": decision, "warnings": notes}
         if out is not None:
             parquet = out.suffix.lower() == ".parquet"
             stored = frame.to_parquet(None, index=False) if parquet else frame.to_csv(index=False)
             write_file(out, stored if parquet else stored.encode())
-            result = {"rows": len(frame), "out": str(out), "decision": decision}
-            console.show({**result, "warnings": notes})
-            found = f"{decision['alerts']:,} labelled {loaded.positive!r} ({_in_words(decision)})"
-            console.say(f"{len(frame):,} row{'s' * (len(frame) != 1)}, {found} → {out}")
+            console.show({"rows": probability.size, "out": str(out), **result})
+            rows = f"{probability.size:,} row{'s' * (probability.size != 1)}"
+            console.say(f"{rows}, {found} → {out}")
         elif console.as_json:
-            lists = frame.to_dict("list") | {name: one.tolist() for name, one in columns.items()}
-            console.show({**lists, "decision": decision, "warnings": notes})
+            console.show({**frame.to_dict("list"), **result})
         else:
-            if rule is not None:
-                rows = f"{decision['alerts']:,} of {len(frame):,} rows"
-                console.note(f"{rows} are labelled {loaded.positive!r}: {_in_words(decision)}")
+            console.note(f"{probability.size:,} rows, {found}")
             frame.to_csv(sys.stdout, index=False)
 
 
@@ -136,17 +141,13 @@ def _decide(
 
     stored = model.operating_point if rule is None else chosen
     if stored is not None:
-        used = Rule("threshold", stored.threshold, f"{stored.rule} on {stored.data}")
+        where = "" if rule is not None else ", stored in the model"
+        used = Rule("threshold", stored.threshold, f"{stored.rule} on {stored.data}{where}")
     else:
         used = rule or Rule("threshold", 0.5, "probability ≥ 0.5")
     alerts = select(used, probability)
     count, rows = int(alerts.sum()), probability.size
-    if rule is None and stored is not None:
-        console.note(
-            f"{count:,} of {rows:,} rows are labelled {model.positive!r}: probability ≥ "
-            f"{shown_threshold(stored.threshold)}, stored in the model for {used.text}"
-        )
-    elif rule is None and count < 0.5 * probability.sum():
+    if rule is None and stored is None and count < 0.5 * probability.sum():
         console.note(
             f"{count:,} of {rows:,} rows have probability ≥ 0.5, and about "
             f"{probability.sum():,.0f} positives are expected: choose with --top, --threshold or "
@@ -166,7 +167,6 @@ def _in_words(decision: dict[str, Any]) -> str:
 
 def _identifiers(dataset: Dataset, given: str | None, default: str | None) -> dict[str, Any]:
     """Return the column to copy by its name, if any; missing values are None."""
-    import numpy as np
     import pandas as pd
 
     from apmax.app.features import to_words
@@ -185,4 +185,4 @@ def _identifiers(dataset: Dataset, given: str | None, default: str | None) -> di
     values, numeric = dataset.X[name], pd.api.types.is_numeric_dtype(dataset.X[name])
     # Whole numbers beside missing values are floats in pandas, and integers after conversion.
     words = (values.convert_dtypes() if numeric else to_words(values)).tolist()
-    return {name: np.array([None if pd.isna(word) else word for word in words], dtype=object)}
+    return {name: pd.Series([None if pd.isna(word) else word for word in words], dtype=object)}

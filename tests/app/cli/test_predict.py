@@ -1,0 +1,162 @@
+"""The command `apmax predict`."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from apmax.app.model import load_model
+from tests.app.loans import as_json, made_loans, predicted, run
+
+
+def test_predictions_as_csv_parquet_json_and_on_stdout(model: str) -> None:
+    text = run("predict", model, "new-loans.csv").stdout
+    predicted = pd.read_csv(io.StringIO(text))
+    assert set(predicted["label"]) <= {"yes", "no"}
+    np.testing.assert_array_equal(predicted["label"] == "yes", predicted["probability"] >= 0.5)
+    run("predict", model, "new-loans.csv", "--out", "p.parquet")
+    pd.testing.assert_frame_equal(pd.read_parquet("p.parquet"), predicted)
+    assert as_json("predict", model, "new-loans.csv") == {
+        **predicted.to_dict("list"),
+        "decision": {
+            "rule": "probability ≥ 0.5",
+            "threshold": 0.5,
+            "alerts": int((predicted["label"] == "yes").sum()),
+        },
+        "warnings": [],
+    }
+
+
+def test_a_row_gets_the_same_score_in_every_file(folder: Path) -> None:
+    rng = np.random.default_rng(5)
+    code = rng.choice(["01", "02", "A3"], 400)
+    frame = pd.DataFrame({"code": code, "y": rng.random(400) < np.where(code == "01", 0.6, 0.2)})
+    frame.to_csv("codes.csv", index=False)
+    run("--quiet", "train", "codes.csv", "--target", "y", "--model", "logistic", "-o", "m.apmax")
+    Path("all.csv").write_text("code\n01\n02\nA3\n")
+    Path("some.csv").write_text("code\n01\n02\n")
+    every = pd.read_csv(io.StringIO(run("predict", "m.apmax", "all.csv").stdout))
+    some = pd.read_csv(io.StringIO(run("predict", "m.apmax", "some.csv").stdout))
+    pd.testing.assert_frame_equal(every.iloc[:2], some)
+    assert every["probability"].nunique() == 3
+
+
+def test_rules_of_predict_choose_the_rows(model: str) -> None:
+    scores = predicted("valid.csv")["probability"]
+    by_rule = {
+        ("--threshold", "0.2"): scores >= 0.2,
+        ("--cost", "1:9"): scores >= 0.1,
+        ("--top", "40"): scores >= scores.nlargest(40).min(),
+        ("--top", "2%"): scores >= scores.nlargest(40).min(),
+    }
+    for options, expected in by_rule.items():
+        np.testing.assert_array_equal(predicted("valid.csv", *options)["label"] == "yes", expected)
+
+
+@pytest.mark.parametrize("option", ["--recall 0.5", "--precision 0.2", "--cost 1:5"])
+def test_predict_can_choose_on_labelled_data_without_storing(model: str, option: str) -> None:
+    before = Path(model).read_bytes()
+    options = (*shlex.split(option), "--valid", "valid.csv")
+    decision = as_json("predict", model, "new-loans.csv", *options)["decision"]
+    assert Path(model).read_bytes() == before
+    stored = as_json("threshold", model, *shlex.split(option), "--data", "valid.csv")
+    assert decision["threshold"] == stored["threshold"]
+
+
+def test_few_rows_above_one_half_are_pointed_out(model: str) -> None:
+    result = run("predict", model, "valid.csv", "-o", "p.csv")
+    count = (pd.read_csv("p.csv")["probability"] >= 0.5).sum()
+    assert f"note: {count} of 2,000 rows have probability ≥ 0.5, and about" in result.stderr
+    assert "`apmax threshold`" in result.stderr
+    assert run("--quiet", "predict", model, "valid.csv", "-o", "p.csv").stderr == ""
+
+
+def test_the_identifier_is_the_first_column_as_it_stands_in_the_file(model: str) -> None:
+    frame = made_loans(30, 3).assign(customer=[f"{k:05d}" for k in range(30)])
+    frame.to_csv("ids.csv", index=False)
+    text = run("predict", model, "ids.csv", "--id", "customer").stdout
+    assert text.splitlines()[0] == "customer,probability,log_odds,label"
+    assert text.splitlines()[8].startswith("00007,")
+    assert as_json("predict", model, "ids.csv", "--id", "customer")["customer"][7] == "00007"
+    by_number = run("predict", model, "ids.csv", "--id", str(frame.shape[1])).stdout
+    assert by_number == run("predict", model, "ids.csv", "--id", "last").stdout == text
+    frame.assign(customer=range(30)).to_parquet("ids.parquet")
+    run("predict", model, "ids.parquet", "--id", "customer", "-o", "p.parquet")
+    assert pd.read_parquet("p.parquet")["customer"].tolist() == list(range(30))
+
+
+def test_a_column_of_the_model_can_be_the_identifier(model: str) -> None:
+    plain, with_income = predicted("new-loans.csv"), predicted("new-loans.csv", "--id", "income")
+    pd.testing.assert_frame_equal(with_income.drop(columns="income"), plain)
+    assert with_income["income"].isna().any()
+    shown = json.loads(run("--json", "predict", model, "new-loans.csv", "--id", "income").stdout)
+    assert None in shown["income"]
+
+
+def test_the_id_of_the_model_is_the_default_and_can_be_replaced(folder: Path) -> None:
+    frame = made_loans(600, 0).assign(customer=[f"{k:05d}" for k in range(600)])
+    frame.assign(loan=range(600)).to_csv("ids.csv", index=False)
+    train = "train ids.csv --target defaulted --id customer --drop loan --model logistic -o m.apmax"
+    run("--quiet", *shlex.split(train))
+    run("threshold", "m.apmax", "--top", "10%", "--data", "ids.csv")
+    assert load_model("m.apmax").id == "customer"
+    shown = as_json("predict", "m.apmax", "ids.csv")
+    assert shown["customer"][:2] == ["00000", "00001"]
+    assert shown["decision"]["alerts"] == 60
+    replaced = as_json("predict", "m.apmax", "ids.csv", "--id", "loan")
+    assert "customer" not in replaced
+    assert replaced["loan"] == [str(k) for k in range(600)]
+
+
+def test_numbers_with_decimal_commas_are_scored_alike_with_and_without_id(folder: Path) -> None:
+    frame = made_loans(600, 0)
+    frame.to_csv("german.csv", index=False, sep=";", decimal=",")
+    run("--quiet", "train", "german.csv", "--target", "defaulted", "--model", "logistic",
+        "-o", "m.apmax")  # fmt: skip
+    plain = as_json("predict", "m.apmax", "german.csv")
+    with_income = as_json("predict", "m.apmax", "german.csv", "--id", "income")
+    assert with_income["probability"] == plain["probability"]
+    expected = [None if pd.isna(one) else one for one in frame["income"]]
+    assert with_income["income"] == pytest.approx(expected)
+    stored = as_json("threshold", "m.apmax", "--recall", "0.5", "--data", "german.csv")
+    options = ("--recall", "0.5", "--valid", "german.csv", "--decimal", ",")
+    chosen = as_json("predict", "m.apmax", "german.csv", *options)["decision"]
+    assert chosen["threshold"] == stored["threshold"]
+    assert load_model("m.apmax").formats["income"].decimal == ","
+
+
+def test_rows_of_a_matrix_have_no_identifier(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.savez("a.npz", X=rng.normal(size=(60, 2)), y=np.arange(60) % 3 == 0)
+    run("--quiet", "train", "a.npz", "--model", "logistic", "-o", "m.apmax")
+    refused = run("predict", "m.apmax", "a.npz", "--id", "customer", fails=True)
+    assert "--id names a column, but a.npz is not a table" in refused.stderr
+
+
+def test_predict_prints_the_threshold_of_a_cost(folder: Path) -> None:
+    fast = ("--target", "defaulted", "--model", "logistic", "-o", "m.apmax")
+    run("--quiet", "train", "loans.csv", *fast)
+    result = run("predict", "m.apmax", "new-loans.csv", "--cost", "1:20", "-o", "p.csv")
+    assert "(cost 1:20: probability ≥ 0.04761) → p.csv" in result.stdout
+    shown = run("predict", "m.apmax", "new-loans.csv", "--cost", "1:20")
+    assert "cost 1:20: probability ≥ 0.04761" in shown.stderr
+    alerts = (pd.read_csv("p.csv")["probability"] >= 1 / 21).sum()
+    assert f"400 rows, {alerts} labelled 'yes'" in shown.stderr
+    assert np.isclose(as_json("predict", "m.apmax", "new-loans.csv", "--cost", "1:20")["decision"]
+                      ["threshold"], 1 / 21)  # fmt: skip
+
+
+def test_only_alerts_are_written_the_most_probable_first(model: str) -> None:
+    every = predicted("valid.csv", "--top", "25")
+    alerts = predicted("valid.csv", "--top", "25", "--only-alerts")
+    expected = every[every["label"] == "yes"].sort_values("probability", ascending=False)
+    pd.testing.assert_frame_equal(alerts, expected.reset_index(drop=True))
+    assert alerts["probability"].is_monotonic_decreasing
+    result = run("predict", model, "valid.csv", "--top", "25", "--only-alerts", "-o", "p.csv")
+    assert "2,000 rows, 25 labelled 'yes'" in result.stdout
