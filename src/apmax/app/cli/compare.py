@@ -36,7 +36,7 @@ def compare(
     minutes: options.Minutes = None,
     jobs: options.Jobs = -1,
     folds: options.Folds = 5,
-    repeats: Annotated[int, typer.Option(min=1, help="Number of cross-validations.")] = 1,
+    repeats: Annotated[int, typer.Option(help="Number of cross-validations.")] = 1,
     report: options.ReportFile = None,
     seed: options.Seed = 0,
     strict: options.Strict = False,
