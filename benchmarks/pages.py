@@ -26,7 +26,7 @@ NAMES = {
     "flaml": 'FLAML, `metric="ap"`, same CPU time',
     "xgboost": "XGBoost, defaults",
     "catboost": "CatBoost, defaults",
-    "additive-main": "`AdditiveAPClassifier(interactions=0)`",
+    "additive-main": "`AdditiveAPClassifier`, no interactions",
     "additive": "`AdditiveAPClassifier`",
     "auto": "`AutoAPClassifier`",
 }
@@ -62,16 +62,16 @@ def table_lines() -> list[dict[str, Any]]:
     return stored + remedies.read()
 
 
-def table_differences(pairs: Sequence[tuple[str, str]]) -> str:
+def table_differences(pairs: Sequence[tuple[str, str]], *, median: bool = True) -> str:
     """Compare pairs of methods on all tables that both have."""
     lines, rows = table_lines(), []
     for first, second in pairs:
         found = [*gains(lines, first, second).values()]
-        up, median = sum(value > 0 for value in found), f"{np.median(found):+.4f}"
-        rows.append(
-            [NAMES[first], NAMES[second], gain(found), _minus(median), f"{up} of {len(found)}"]
-        )
-    return markdown(["model", "compared with", "mean gain in AP", "median", "tables up"], rows)
+        up = f"{sum(value > 0 for value in found)} of {len(found)}"
+        middle = [_minus(f"{np.median(found):+.4f}")] if median else []
+        rows.append([NAMES[first], NAMES[second], gain(found), *middle, up])
+    header = ["model", "compared with", "mean gain in AP", *(["median"] if median else [])]
+    return markdown([*header, "tables up"], rows)
 
 
 def gains_by_size() -> str:
@@ -101,6 +101,14 @@ def speed(name: str) -> str:
         for line in _stored(name)
     ]
     return markdown(["", "measured", "target"], rows)
+
+
+def load(name: str) -> str:
+    """Say how busy the machine was during a measurement."""
+    stored = _stored(name)
+    found = [line["load"] for line in stored]
+    cores = stored[0]["cores"]
+    return f"Load average during the measurement: {min(found)}–{max(found)} on {cores} cores."
 
 
 def linear_quality() -> str:

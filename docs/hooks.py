@@ -21,7 +21,7 @@ CODE = re.compile(r"\]\(\.\./((?:examples|tests|benchmarks|experiments|src|LICEN
 def on_config(config: Any) -> Any:
     """Show the version of the package in the footer."""
     text = (ROOT / "src" / "apmax" / "_version.py").read_text(encoding="utf-8")
-    version = re.search(r'"(.+)"', text)
+    version = re.search(r'__version__ = "(.+)"', text)
     assert version is not None
     config.copyright = f"apmax {version[1]}, BSD-3-Clause"
     return config
