@@ -140,7 +140,10 @@ def _beside_torch() -> Iterator[Line]:
     ours, theirs = medians(3, _steps(split.X, split.y), torch_steps)
     print(f"(a step of ours {ours / ROUNDS * 1e6:.1f} µs, of torch {theirs / ROUNDS * 1e6:.0f} µs)")
     yield Line(
-        "torch's adap-adam step / ours, 10 + 10 examples of w8a", theirs / ours, 20, at_least=True
+        "a step of adap-adam, 10 + 10 examples of w8a: PyTorch / apmax",
+        theirs / ours,
+        20,
+        at_least=True,
     )
 
 
