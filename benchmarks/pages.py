@@ -193,8 +193,9 @@ def libauc_and_entropy() -> str:
         for batch in (64, 256)
     ]
     return (
-        f"\nOn the MLP, LibAUC's step takes {ratios[0]:.2f} and {ratios[1]:.2f} times as long as that "
-        "of BCE + Adam (batch 64 and 256), so even BCE + Adam would not be twice as fast there.\n\n"
+        f"\nOn the MLP, LibAUC's step takes {ratios[0]:.2f} and {ratios[1]:.2f} times as long as "
+        "that of BCE + Adam (batch 64 and 256), so even BCE + Adam would not be twice as "
+        "fast there.\n\n"
     )
 
 

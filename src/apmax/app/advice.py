@@ -28,7 +28,7 @@ def advice(leaderboard: Leaderboard) -> str:
 
 def advised(leaderboard: Leaderboard) -> Standing:
     """Return the simplest model whose loss against the best one is surely small."""
-    best = leaderboard[0]
+    best: Standing = leaderboard[0]
     small = [
         one
         for one in leaderboard
