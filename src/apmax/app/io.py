@@ -60,6 +60,8 @@ class Dataset:
     times: Floats | None = None
     """Numbers that order the rows in time."""
     weight_column: str | None = None
+    stands_for: Floats | None = None
+    """How many rows of the file each row stands for, if it is a sample."""
     formats: dict[str, NumberFormat] = field(default_factory=dict)
     """How numbers are written, for columns that are not plain numbers."""
     notes: tuple[str, ...] = ()
@@ -79,7 +81,9 @@ class Dataset:
     def rows(self, chosen: NDArray[Any]) -> Dataset:
         """Select rows by a mask or by row numbers."""
         X = self.X.iloc[chosen] if self.is_table else self.X[chosen]
-        given = {name: getattr(self, name) for name in ("y", "weight", "groups", "times")}
+        given = {
+            name: getattr(self, name) for name in ("y", "weight", "groups", "times", "stands_for")
+        }
         parts: dict[str, Any] = {
             name: None if values is None else values[chosen] for name, values in given.items()
         }

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from apmax.app.files import check_path, format_suffix, max_bytes, one_line, open_bytes
 from apmax.app.numbers import NumberReader
@@ -51,14 +51,14 @@ def read_table(
     suffix = format_suffix(file)
     numbers = numbers or NumberReader()
     if suffix in TEXT_TABLES:
-        return _read_text(file, text, target, numbers, _checked_encoding(encoding), identifier)
+        return _read_text(file, text, target, numbers, checked_encoding(encoding), identifier)
     if suffix in (*COLUMNAR, *JSON_LINES, *EXCEL):
         if suffix in COLUMNAR:
             frame = _read_columnar(file)
         elif suffix in EXCEL:
             frame = _read_excel(file)
         else:
-            frame = _read_json_lines(file, _checked_encoding(encoding))
+            frame = _read_json_lines(file, checked_encoding(encoding))
         texts = {name: frame[name] for name in _text_columns(frame) if name not in text}
         return frame.assign(**numbers.convert(texts, points=False))
     known = ", ".join((*TEXT_TABLES, *JSON_LINES, *EXCEL, *COLUMNAR))
@@ -112,7 +112,7 @@ def _read_json_lines(file: Path, encoding: str) -> Any:
             with open_bytes(file) as stream:
                 frame = pd.read_json(stream, lines=True, dtype=False, encoding=encoding)
         except UnicodeDecodeError as error:
-            raise _undecodable(file, error, encoding) from error
+            raise undecodable(file, error, encoding) from error
     return _named(file, frame)
 
 
@@ -165,16 +165,7 @@ def _read_text(
     import pandas as pd
 
     with open_bytes(file) as stream:
-        sample = _decoded_sample(file, stream, encoding)
-        separator = "\t" if format_suffix(file) in (".tsv", ".tab") else _find_separator(sample)
-        first = next(_rows(io.StringIO(sample, newline=""), separator), [])
-        if not 1 <= len(first) <= MAX_COLUMNS:
-            raise FileFormatError(
-                f"{file}: the first row has {len(first)} cells, and a table has 1 to {MAX_COLUMNS} "
-                "columns; use LIBSVM or .npz for wider data"
-            )
-        header = _looks_like_header(first) or target in [cell.strip("'\" ") for cell in first]
-        names = _unique_names(first if header else [""] * len(first))
+        separator, header, names = find_layout(file, stream, target, encoding)
         if identifier is not None:
             with suppress(ParameterError):  # the caller reports a column that is not there
                 name = find_column(names, identifier)
@@ -198,7 +189,7 @@ def _read_text(
                     warnings.simplefilter("error", pd.errors.ParserWarning)
                     frame = parse(stream, dtype=dict.fromkeys(set(text) & set(names), str) or None)
             except UnicodeDecodeError as error:
-                raise _undecodable(file, error, encoding) from error
+                raise undecodable(file, error, encoding) from error
             except (pd.errors.ParserError, pd.errors.ParserWarning):
                 stream.seek(0)
                 _check_row_lengths(file, stream, separator, len(names), header, encoding)
@@ -224,7 +215,30 @@ def _read_text(
     return frame.assign(**numbers.convert(texts, points=points))
 
 
-def _checked_encoding(encoding: str | None) -> str:
+class Layout(NamedTuple):
+    """How a text table is written."""
+
+    separator: str
+    header: bool
+    """Whether the first row is one."""
+    names: list[str]
+
+
+def find_layout(file: Path, stream: BinaryIO, target: str | None, encoding: str) -> Layout:
+    """Detect the separator and the header of a text table from its first rows."""
+    sample = _decoded_sample(file, stream, encoding)
+    separator = "\t" if format_suffix(file) in (".tsv", ".tab") else _find_separator(sample)
+    first = next(_rows(io.StringIO(sample, newline=""), separator), [])
+    if not 1 <= len(first) <= MAX_COLUMNS:
+        raise FileFormatError(
+            f"{file}: the first row has {len(first)} cells, and a table has 1 to {MAX_COLUMNS} "
+            "columns; use LIBSVM or .npz for wider data"
+        )
+    header = _looks_like_header(first) or target in [cell.strip("'\" ") for cell in first]
+    return Layout(separator, header, _unique_names(first if header else [""] * len(first)))
+
+
+def checked_encoding(encoding: str | None) -> str:
     """Return the name of a text encoding that Python knows; a mark of byte order is skipped."""
     try:
         name = codecs.lookup(encoding or "utf-8").name
@@ -237,7 +251,8 @@ def _checked_encoding(encoding: str | None) -> str:
     return "utf-8-sig" if name == "utf-8" else name
 
 
-def _undecodable(file: Path, error: UnicodeDecodeError, encoding: str) -> FileFormatError:
+def undecodable(file: Path, error: UnicodeDecodeError, encoding: str) -> FileFormatError:
+    """Return the error for text in another encoding."""
     name = encoding.removesuffix("-sig").upper()
     return FileFormatError(
         f"{file} is not {name} text (byte {hex(error.object[error.start])}): save it as UTF-8, or "

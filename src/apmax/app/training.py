@@ -20,6 +20,7 @@ from apmax.app.folds import FOLDS, make_folds
 from apmax.app.io import Dataset
 from apmax.app.linear_search import LINEAR, Comparison, fit_linear, set_labels
 from apmax.app.model import Model
+from apmax.app.table_sample import evenly_drawn
 from apmax.app.workers import start_workers
 from apmax.errors import ParameterError
 from apmax.registry import Registry
@@ -204,6 +205,9 @@ def _model(
         **facts,
     }
     steps = [] if preprocessor is None else [("table", preprocessor)]
+    even = evenly_drawn(dataset)
+    seen = dataset.rows(even)
+    margins = held_out[even][~np.isnan(held_out[even])]
     return Model(
         Pipeline([*steps, ("classifier", found.classifier)]),
         str(dataset.positive),
@@ -215,7 +219,7 @@ def _model(
         dataset.weight_column,
         {name: one for name, one in dataset.formats.items() if name in dataset.X},
         found.leaderboard,
-        profile=profile(dataset.X, kinds, expit(held_out[~np.isnan(held_out)])),
+        profile=profile(seen.X, kinds, expit(margins)),
     )
 
 

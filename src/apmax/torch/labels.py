@@ -88,7 +88,13 @@ def _word(positive: Tensor) -> str:
 
 def positives_of(labels: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return the mask of positives of one column of labels: bool, {0, 1} or {-1, 1}."""
-    positive = check_labels(_as_array(labels), name="labels")
+    array = _as_array(labels)
+    if array.ndim == 2 and array.shape[1] > 1:
+        raise ShapeError(
+            f"`labels` has shape {array.shape}, but only one column is supported here: use APLoss "
+            "and MultiLabelBatchSampler for several labels"
+        )
+    positive = check_labels(array, name="labels", remedy="write labels == positive_class")
     if positive.all():
         raise LabelError(
             "`labels` holds positives only: a ranking needs negatives; check the labels"
@@ -143,9 +149,13 @@ def _as_array(labels: Any) -> np.ndarray[Any, Any]:
     if isinstance(labels, Tensor):
         labels = labels.detach().cpu()
         labels = (labels.float() if labels.dtype == torch.bfloat16 else labels).numpy()
-    array = np.asarray(labels)
+    try:
+        array = np.asarray(labels)
+    except ValueError:
+        array = np.empty(())
     if array.ndim not in (1, 2):
         raise ShapeError(
-            f"`labels` must have shape (n,) or (n, L), got {array.shape}: one row per example"
+            f"`labels` must be an array of shape (n,) or (n, L), got {type(labels).__name__} of "
+            f"shape {array.shape}: pass the labels of all training examples"
         )
     return array

@@ -35,6 +35,7 @@ def compare(
     model: options.ModelName = "auto",
     minutes: options.Minutes = None,
     jobs: options.Jobs = -1,
+    rows: options.Rows = None,
     folds: options.Folds = 5,
     repeats: Annotated[int, typer.Option(help="Number of cross-validations.")] = 1,
     report: options.ReportFile = None,
@@ -49,7 +50,9 @@ def compare(
     with console.errors():
         started = time.perf_counter()
         check_outputs(report, inputs=[data])
-        dataset = options.load_training_data(data, target, positive, rest, columns, labels, reading)
+        dataset = options.load_training_data(
+            data, target, positive, rest, columns, labels, reading, rows
+        )
         console.warn(dataset.notes)
         findings = options.check_leaks(console, dataset, strict)
         notes = [*dataset.notes, *(one.message for one in findings)]

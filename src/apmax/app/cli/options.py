@@ -42,6 +42,13 @@ ModelName = Annotated[
 Minutes = Annotated[float | None, typer.Option(help="Time limit in minutes. Default: none.")]
 Jobs = Annotated[int, typer.Option(help="Number of processes. Default: one per core.")]
 Folds = Annotated[int, typer.Option(help="Number of cross-validation folds.")]
+Rows = Annotated[
+    int | None,
+    typer.Option(
+        help="Most rows to train on: all positives, and other rows, weighted. Default: "
+        "all, or those that fit into memory."
+    ),
+]
 Weight = Annotated[
     str | None, typer.Option(help="Column of sample weights. Default: that of training, if any.")
 ]
@@ -55,13 +62,15 @@ def load_training_data(
     columns: Columns,
     labels: Labels,
     reading: Reading,
+    rows: int | None = None,
 ) -> Dataset:
-    """Load a file whose labels must be known."""
-    from apmax.app.io import load
+    """Load a file whose labels must be known, or a sample if it does not fit into memory."""
+    from apmax.app.table_sample import load_sample
     from apmax.app.target import listed
 
-    dataset = load(
+    dataset = load_sample(
         data,
+        rows,
         target=target,
         positive=positive,
         against_rest=rest,

@@ -37,6 +37,7 @@ def train(
     model: options.ModelName = "auto",
     minutes: options.Minutes = None,
     jobs: options.Jobs = -1,
+    rows: options.Rows = None,
     test: Annotated[Path | None, typer.Option(help="Test data, not used for training.")] = None,
     holdout: Annotated[
         float | None,
@@ -66,7 +67,9 @@ def train(
         if test is not None and holdout is not None:
             raise ParameterError("--test and --holdout exclude each other: each gives test rows")
         cli.interrupt_message = "stopped; no model was written"
-        dataset = options.load_training_data(data, target, positive, rest, columns, labels, reading)
+        dataset = options.load_training_data(
+            data, target, positive, rest, columns, labels, reading, rows
+        )
         console.warn(dataset.notes)
         learnt, tested = dataset, None
         if test is not None:

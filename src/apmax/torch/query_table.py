@@ -1,4 +1,4 @@
-r"""Losses of rankings within queries: the pairs of an item are those of its own query.
+r"""Items of queries: the pairs of an item are those of its own query.
 
 A batch holds some items of some queries. Query q has N items, m of them relevant; in the batch
 these are b and B. Sums over all other items of the query are estimated class by class:
@@ -10,7 +10,6 @@ these are b and B. Sums over all other items of the query are estimated class by
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,6 @@ import torch
 from torch import Tensor
 
 from apmax.errors import LabelError, NoPositiveError, ShapeError
-from apmax.torch.indexed_loss import IndexedLoss
 from apmax.validation import check_scores
 
 
@@ -36,6 +34,7 @@ class QueryBatch(NamedTuple):
 class QueryTable(torch.nn.Module):
     """Relevance and query of every item; the relevant items are the rows of U."""
 
+    num_labels = 1
     relevance: Tensor
     query: Tensor
     row: Tensor
@@ -104,47 +103,6 @@ class QueryTable(torch.nn.Module):
             share=1.0 / (in_batch * here[1][q]),
             scale=m[q] / here[1][q] * (ranked.sum() / in_batch),
         )
-
-
-class QueryLoss(IndexedLoss):
-    """Base of losses of rankings within queries."""
-
-    def __init__(
-        self,
-        outer: Callable[[Tensor], Tensor],
-        num_values: int,
-        labels: Any,
-        groups: Any,
-        **options: Any,
-    ) -> None:
-        table = QueryTable(labels, groups)
-        rows = int((table.row >= 0).sum())
-        super().__init__(outer, rows, num_values, table.examples, **options)
-        self.table = table
-
-    def _of_batch(self, scores: Tensor, index: Tensor) -> Tensor:
-        batch = self.table.batch(index, scores.dtype)
-        if batch is None:
-            return self._skip(scores, "has no query with two relevant items and an irrelevant one")
-        used = (batch.relevant > 0) | (batch.others > 0)  # elsewhere terms may overflow
-        differences = torch.where(used, scores[None, :] - scores[batch.at, None], 0.0)
-        inner = self._inner(differences, batch)
-        weight = batch.share * self._row_weights(index[batch.at]).to(scores.dtype)
-        return self._tracked_value(inner, batch.rows, batch.scale[:, None], weight[:, None])
-
-    def _inner(self, differences: Tensor, batch: QueryBatch) -> Tensor:
-        """Return g̃ of every relevant item, (R, k), from s_k − s_i of all items."""
-        raise NotImplementedError
-
-    def _row_weights(self, items: Tensor) -> Tensor:
-        """Return the weight of each relevant item, times the relevant items of its query."""
-        return torch.ones(items.shape, device=items.device)
-
-    def _settings(self) -> dict[str, Any]:
-        return {"labels": self.table.fingerprint(), **super()._settings()}
-
-    def _own_buffers(self) -> list[Tensor]:
-        return [*super()._own_buffers(), *self.table.buffers()]
 
 
 def _as_numpy(values: Any) -> np.ndarray[Any, Any]:
