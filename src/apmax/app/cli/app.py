@@ -25,10 +25,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo.demo, train.train, evaluate.evaluate, threshold.threshold, predict.predict):
+for command in (
+    *(demo.demo, compare.compare, train.train, evaluate.evaluate),
+    *(threshold.threshold, predict.predict, report.report),
+):
     app.command(command.__name__)(with_shared_options(command))
-app.command("compare")(with_shared_options(compare.compare))
-app.command("report")(with_shared_options(report.report))
 
 
 def _print_version(wanted: bool) -> None:
