@@ -184,9 +184,7 @@ class APLoss(IndexedLoss):
         if self.fused and self.training and columns.is_cpu:
             return self._compiled_step(columns, index, given)
         columns = columns[:, None] if columns.ndim == 1 else columns
-        self._check_values(columns, index)
-        if given:
-            self.labels.check_given(index, given[0].reshape(columns.shape))
+        self._check_values(columns, index, given)
         columns = columns.to(torch.promote_types(columns.dtype, self.U.dtype))
         batch = rank_batch(self.labels, index, self.least_pair, self.U.dtype, self.label_weights)
         if batch is None:
@@ -230,9 +228,7 @@ class APLoss(IndexedLoss):
             return with_gradient(wide, outcome.value, outcome.gradient)
         if outcome.unranked:
             return self._skip(values, NO_RANKING)
-        self._check_values(values, index)  # raises if something is invalid
-        if given:
-            self.labels.check_given(index, given[0][:, None])
+        self._check_values(values, index, given)  # raises if something is invalid
         largest = float(values.detach().abs().max())
         raise NonFiniteError(
             f"pair sums of scores up to {largest:.3g} overflow U; the state is unchanged: pass "

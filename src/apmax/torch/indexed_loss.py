@@ -12,7 +12,14 @@ from torch import Tensor
 from apmax.errors import ShapeError
 from apmax.methods import TRACKERS, Schedule, Tracker
 from apmax.objective.surrogates import Surrogate
-from apmax.torch.checks import ONE_COLUMN, check_finite, check_floating, check_index, check_rows
+from apmax.torch.checks import (
+    ONE_COLUMN,
+    check_batch_labels,
+    check_finite,
+    check_floating,
+    check_index,
+    check_rows,
+)
 from apmax.torch.compositional import CompositionalLoss, with_gradient
 from apmax.torch.distributed import gather_checked
 from apmax.torch.labels import LabelTable
@@ -118,7 +125,7 @@ class IndexedLoss(CompositionalLoss, SkippingLoss):
         return self._spread
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def forward(self, scores: Tensor, index: Tensor) -> Tensor:
+    def forward(self, scores: Tensor, index: Tensor, labels: Any = None) -> Tensor:
         """Update U and return the loss of the batch.
 
         Parameters
@@ -127,6 +134,9 @@ class IndexedLoss(CompositionalLoss, SkippingLoss):
             Scores of the batch: probabilities, or logits with ``from_logits=True``.
         index : Tensor of shape (B,)
             Positions of the examples in the labels of the loss, each once.
+        labels : array-like or Tensor of shape (B,), optional
+            Labels of the batch. They are only compared with those of the loss; if they differ,
+            `index` is wrong and an error is raised.
         """
 
         def check() -> tuple[Tensor, ...]:
@@ -136,17 +146,22 @@ class IndexedLoss(CompositionalLoss, SkippingLoss):
                     f"`scores` must have shape (B,), got {tuple(scores.shape)}: one score per "
                     f"example; {ONE_COLUMN}"
                 )
-            return scores, check_index(index, scores.shape[0], scores.device)
+            rows = check_index(index, scores.shape[0], scores.device)
+            if labels is None:
+                return scores, rows
+            return scores, rows, check_batch_labels(labels, scores)
 
-        values, rows = gather_checked(check, self, self.process_group)
-        self._check_values(values, rows)
+        values, rows, *given = gather_checked(check, self, self.process_group)
+        self._check_values(values, rows, given)
         return self._of_batch(values.to(torch.promote_types(values.dtype, self.U.dtype)), rows)
 
-    def _check_values(self, scores: Tensor, index: Tensor) -> None:
-        """Check that scores are finite and within `spread`, and positions valid and distinct."""
+    def _check_values(self, scores: Tensor, index: Tensor, given: list[Tensor]) -> None:
+        """Check that scores are finite and within `spread`, and that positions fit the labels."""
         check_rows(index, self.labels.examples)
         check_finite(scores, "a score")
         check_spread(scores, self.spread)
+        if given:
+            self.labels.check_given(index, given[0])
 
     def _of_batch(self, scores: Tensor, index: Tensor) -> Tensor:
         """Return the loss of valid scores and positions."""
