@@ -93,8 +93,8 @@ def main() -> None:
     (ROOT / "docs" / "results" / "release.json").write_text(json.dumps(facts, indent=1) + "\n")
     print(
         f"{wheel.name}: {wheel.stat().st_size / 1e3:.0f} kB; installed {own / 1e6:.1f} MB, with "
-        f"dependencies {every / 1e6:.0f} MB; after NumPy, import apmax takes {1000 * package:.1f} ms "
-        f"and from apmax import APClassifierCV {estimator:.2f} s"
+        f"dependencies {every / 1e6:.0f} MB; after NumPy, import apmax takes {1000 * package:.1f} "
+        f"ms and from apmax import APClassifierCV {estimator:.2f} s"
     )
 
 

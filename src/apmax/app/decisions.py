@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
+from apmax.app.archive import Fields
 from apmax.errors import ModelFileError, ParameterError, UnreachableTargetError
 from apmax.metrics import operating_point
 from apmax.validation import Floats, Mask, check_real
@@ -92,32 +92,28 @@ class Decision:
 
     @property
     def precision(self) -> float:
-        """Share of the alerts that are positive."""
-        return self.true_alerts / self.alerts
+        """Share of the alerts that are positive; NaN without alerts."""
+        return self.true_alerts / self.alerts if self.alerts else math.nan
 
     @property
     def recall(self) -> float:
         """Share of the positives that are alerts."""
         return self.true_alerts / self.positives
 
-    def as_metadata(self) -> dict[str, Any]:
-        """Return plain data for a model file."""
-        return asdict(self)
-
     @classmethod
-    def from_metadata(cls, stored: Any) -> Decision:
+    def stored(cls, fields: Fields) -> Decision:
         """Return the decision of a model file; ModelFileError if it is not one."""
-        expected = {field.name: field.type for field in fields(cls)}
-        kinds = {"float": (float, int), "str": (str,)}
-        sound = isinstance(stored, dict) and stored.keys() == expected.keys()
-        sound = sound and all(type(stored[name]) in kinds[str(expected[name])] for name in expected)
-        if sound:
-            point = cls(**stored)
-            ordered = 0 <= point.true_alerts <= min(point.alerts, point.positives)
-            ordered = ordered and max(point.alerts, point.positives) <= point.rows
-            if ordered and point.alerts > 0 < point.positives and 0 <= point.threshold <= 1:
-                return point
-        raise ModelFileError("the operating point is not one that apmax writes")
+        point = cls(
+            fields.number("threshold"),
+            fields.text("rule"),
+            fields.text("data"),
+            *(fields.number(name) for name in ("rows", "positives", "alerts", "true_alerts")),
+        )
+        ordered = 0 <= point.true_alerts <= min(point.alerts, point.positives)
+        ordered = ordered and max(point.alerts, point.positives) <= point.rows
+        if not (ordered and point.alerts > 0 < point.positives and 0 <= point.threshold <= 1):
+            raise ModelFileError("the operating point is not one that apmax writes")
+        return point
 
 
 def choose(
@@ -145,10 +141,22 @@ def choose(
             f"{rule.text!r} needs no labelled data: give it to `apmax predict`, or a share such "
             "as --top 5%"
         )
+    return at_threshold(threshold, rule.text, y, probability, data, weight)
+
+
+def at_threshold(
+    threshold: float,
+    rule: str,
+    y: Mask,
+    probability: Floats,
+    data: str,
+    weight: Floats | None = None,
+) -> Decision:
+    """Count the alerts of a threshold on labelled data."""
     alerts = probability >= threshold
     return Decision(
         threshold,
-        rule.text,
+        rule,
         data,
         rows=_total(np.ones_like(y), weight),
         positives=_total(y, weight),
