@@ -24,8 +24,7 @@ class ClassPairLoss(IndexedLoss):
     def __init__(
         self, outer: Callable[[Tensor], Tensor], labels: Any, **options: Unpack[PairOptions]
     ) -> None:
-        positive = positives_of(labels)
-        table = LabelTable(positive if self.rows_are_positive else ~positive)
+        table = LabelTable(positives_of(labels), inverted=not self.rows_are_positive)
         super().__init__(outer, table.cells.numel(), 1, table, **options)
 
     def _of_batch(self, scores: Tensor, index: Tensor) -> Tensor:
@@ -124,10 +123,11 @@ class PartialAUCLoss(ClassPairLoss):
     def _settings(self) -> dict[str, Any]:
         return {**super()._settings(), "negatives": self.negatives, "positives": self.positives}
 
-    def forward(self, scores: Tensor, index: Tensor) -> Tensor:
+    def forward(self, scores: Tensor, index: Tensor, labels: Any = None) -> Tensor:
         """Update U and return the loss of the batch; see :class:`APLoss`."""
         is_logit = self.from_logits and isinstance(scores, Tensor) and scores.is_floating_point()
-        result: Tensor = super().forward(torch.sigmoid(scores) if is_logit else scores, index)
+        values = torch.sigmoid(scores) if is_logit else scores
+        result: Tensor = super().forward(values, index, labels)
         return result
 
     def _of_batch(self, scores: Tensor, index: Tensor) -> Tensor:
