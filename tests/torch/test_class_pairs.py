@@ -144,7 +144,7 @@ def test_bad_batches_are_refused_and_change_nothing(name: str) -> None:
     for scores, at, error in (
         (SCORES * 50, index, ParameterError),
         (SCORES * math.nan, index, ValueError),
-        (SCORES[:, None], index, ShapeError),
+        (SCORES[:, None].expand(-1, 2), index, ShapeError),
         (SCORES, index + 1, ParameterError),
         (SCORES, index * 0, ParameterError),
     ):
