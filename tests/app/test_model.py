@@ -19,7 +19,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 import apmax
@@ -28,6 +29,7 @@ from apmax.app import archive
 from apmax.app.archive import read_archive, write_archive
 from apmax.app.decisions import Rule, choose
 from apmax.app.drift import DriftWarning
+from apmax.app.features import TableEncoder
 from apmax.app.io import Dataset, load
 from apmax.app.model import Model, load_model, save_model
 from apmax.app.stored_models import classifier_document, classifier_from
@@ -144,6 +146,18 @@ def test_predict_uses_the_stored_threshold(model: Model, tmp_path: Path) -> None
     assert (pipeline.predict(NEW)[NEW["defaulted"] == "yes"] == "yes").all()
     pipeline.operating_point_ = None
     assert (pipeline.predict(NEW) == "yes").sum() == (model.probability(NEW) >= 0.5).sum()
+
+
+def test_a_clone_can_be_fitted_again(model: Model, tmp_path: Path) -> None:
+    save_model(model, tmp_path / "m.apmax")
+    again = clone(apmax.load(tmp_path / "m.apmax"))
+    again.set_params(classifier=LogisticRegression(), table=TableEncoder())
+    labels = made_loans(200, 5)["defaulted"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # incomes are not scaled
+        assert set(again.fit(NEW, labels).predict(NEW)) <= {"yes", "no"}
+    with pytest.raises(ParameterError, match=r"apmax\.load"):
+        again.explain(NEW)
 
 
 def test_predictions_in_python_warn_of_drift(model: Model, tmp_path: Path) -> None:

@@ -257,6 +257,7 @@ def test_the_stored_threshold_comes_first(digits: int | None) -> None:
     assert f"{100 * scored.y[alerts].mean():.1f}\u202f%</dd>" in text
     data = slider_data(text)
     model, start = data["models"][0], data["start"]
+    assert model["thresholds"][start] == "0.3"
     assert (model["all"][start], model["true"][start]) == (alerts.sum(), scored.y[alerts].sum())
     unreached = render(Report("Too high", [scored], threshold=1.0))
     assert "At 80 % recall" in unreached

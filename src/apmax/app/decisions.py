@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context, Decimal
 
 import numpy as np
 
@@ -75,6 +76,16 @@ def select(rule: Rule, probability: Floats) -> Mask:
     return alerts
 
 
+def rounded_down(threshold: float, digits: int) -> float:
+    """Return the threshold with fewer digits, rounded down so that its own row stays an alert."""
+    return float(Context(prec=digits, rounding=ROUND_FLOOR).plus(Decimal(repr(threshold))))
+
+
+def shown_threshold(threshold: float) -> str:
+    """Format a threshold with four significant digits."""
+    return f"{rounded_down(threshold, 4):.4g}"
+
+
 @dataclass(frozen=True)
 class Decision:
     """A threshold chosen on labelled data, and the alerts that it gave there."""
@@ -103,11 +114,13 @@ class Decision:
     @classmethod
     def stored(cls, fields: Fields) -> Decision:
         """Return the decision of a model file; ModelFileError if it is not one."""
+        names = ("rows", "positives", "alerts", "true_alerts")
+        counts = [fields.number(name) for name in names]
         point = cls(
             fields.number("threshold"),
             fields.text("rule"),
             fields.text("data"),
-            *(fields.number(name) for name in ("rows", "positives", "alerts", "true_alerts")),
+            *(int(count) if count.is_integer() else count for count in counts),
         )
         ordered = 0 <= point.true_alerts <= min(point.alerts, point.positives)
         ordered = ordered and max(point.alerts, point.positives) <= point.rows

@@ -13,6 +13,8 @@ from sklearn.pipeline import Pipeline
 
 from apmax.app.drift import DriftWarning, drift_warnings
 from apmax.app.model import Model, load_model
+from apmax.errors import ParameterError
+from apmax.tabular import Leaderboard
 from apmax.validation import Floats
 
 
@@ -31,6 +33,11 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
         and can be set to what :func:`apmax.operating_point` returns.
     """
 
+    leaderboard_: Leaderboard | None = None
+    operating_point_: Any = None
+    _model: Model | None = None
+    """The model of the file; None in a clone."""
+
     @classmethod
     def of(cls, model: Model) -> ModelPipeline:
         """Return the pipeline of a model."""
@@ -46,6 +53,8 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
         Without an `operating_point_` the threshold is 0.5.
         """
         point, model = self.operating_point_, self._model
+        if model is None:
+            return np.asarray(super().predict(X, **params))
         threshold = 0.5 if point is None else point.threshold
         labels: NDArray[Any] = np.where(
             model.probability(X) >= threshold, model.positive, model.negative
@@ -72,10 +81,12 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
         data. For trees and stacks with trees, a contribution is the change of the log-odds if the
         column had its typical value: the median, or the most frequent category.
         """
+        if self._model is None:
+            raise ParameterError("a clone has no model to explain: use the result of apmax.load")
         return self._model.explain(X)
 
     def _warn_of_drift(self, X: Any) -> None:
-        if self._model.preprocessor is not None:
+        if self._model is not None and self._model.preprocessor is not None:
             for note in drift_warnings(self._model.preprocessor, X):
                 warnings.warn(note, DriftWarning, stacklevel=3)
 

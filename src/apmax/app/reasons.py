@@ -16,7 +16,7 @@ from apmax.tabular.columns import INTERCEPT
 if TYPE_CHECKING:
     from apmax.app.model import Model
 
-BLOCK_CELLS, BLOCK_ROWS = 1 << 24, 5000
+BLOCK_CELLS, BLOCK_ROWS = 1 << 24, 1000
 """Contributions and rows that are computed at a time, which bounds the memory for wide data."""
 
 

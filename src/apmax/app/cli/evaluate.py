@@ -7,7 +7,7 @@ from dataclasses import asdict
 import typer
 
 from apmax.app.cli import inputs, options
-from apmax.app.cli.console import Console, check_outputs, make_table, shown_threshold
+from apmax.app.cli.console import Console, check_outputs, make_table
 from apmax.app.cli.report import write_model_report
 
 
@@ -30,7 +30,7 @@ def evaluate(
     console: Console = context.obj
     with console.errors():
         from apmax import average_precision
-        from apmax.app.decisions import at_threshold
+        from apmax.app.decisions import at_threshold, shown_threshold
         from apmax.app.drift import psi
         from apmax.app.report.calibration import calibration
         from apmax.app.report.measures import operating_points, top_rows
@@ -47,7 +47,7 @@ def evaluate(
         rows = f"{y.sum():,} positives in {y.size:,} rows{weighted}"
         table = make_table(
             f"AP {ap:.4f} (random {result.prevalence:.4f}; {rows})",
-            *("alerts", "precision", "recall", "alerts per 1,000", "probability ≥"),
+            *("rule", "precision", "recall", "alerts per 1,000", "probability ≥"),
         )
         points, top = operating_points(result), top_rows(result)
         for target_precision, point in points.items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apmax.app.cli.console import Console, check_outputs, shown_threshold
+from apmax.app.cli.console import Console, check_outputs
 from apmax.app.cli.inputs import Labels, Reading
 from apmax.app.cli.options import Data, ModelFile
 from apmax.app.cli.threshold import Cost, Precision, Recall, Top, choose_on
@@ -171,6 +171,8 @@ def _decide(
 
 def _in_words(decision: dict[str, Any]) -> str:
     """Return the rule, with its threshold unless it is one."""
+    from apmax.app.decisions import shown_threshold
+
     rule, threshold = str(decision["rule"]), decision["threshold"]
     if threshold is None or rule.startswith("probability"):
         return rule

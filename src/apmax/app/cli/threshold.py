@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from apmax.app.cli import inputs, options
-from apmax.app.cli.console import Console, check_outputs, make_table, shown_threshold
+from apmax.app.cli.console import Console, check_outputs, make_table
 from apmax.errors import ParameterError
 
 if TYPE_CHECKING:  # slow imports are left to the command
@@ -53,7 +53,7 @@ def threshold(
     with console.errors():
         from dataclasses import asdict, replace
 
-        from apmax.app.decisions import FEW_ALERTS, make_rule
+        from apmax.app.decisions import FEW_ALERTS, make_rule, shown_threshold
         from apmax.app.model import save_model
 
         check_outputs(model, inputs=[data])

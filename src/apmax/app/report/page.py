@@ -14,6 +14,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from apmax._version import __version__
+from apmax.app.decisions import rounded_down, shown_threshold
 from apmax.app.files import write_file
 from apmax.app.report.calibration import Calibration, calibration
 from apmax.app.report.effects import panels, weight_bars
@@ -93,7 +94,9 @@ def render(report: Report) -> str:
         _measure(result, stored if result is report.winner else ()) for result in report.results
     ]
     best = next(k for k, result in enumerate(report.results) if result is report.winner)
-    winner = report.winner
+    winner, start = report.winner, models[best].index_of(stored[0]) if stored else None
+    if start is not None:
+        _name_stored(models[best], start, float(report.threshold or 0.0))
     curves = draw_precision_recall(report.results, best, range(len(models)))
     shown, others = panels(report.effects)
     script = _asset("report.js")
@@ -108,7 +111,7 @@ def render(report: Report) -> str:
             winner.y, winner.probabilities, recall=HEADLINE_RECALL, sample_weight=winner.weight
         ),
         wanted_recall=HEADLINE_RECALL,
-        stored=models[best].index_of(stored[0]) if stored else None,
+        stored=start,
         scale=_scale(report.leaderboard),
         top_rows=top_rows(winner),
         deciles=deciles(winner),
@@ -129,7 +132,7 @@ def render(report: Report) -> str:
         slider_data={
             "costs": COSTS,
             "best": best,
-            "start": models[best].index_of(stored[0]) if stored else None,
+            "start": start,
             "models": [_slider_data(model) for model in models],
         },
         resamples=RESAMPLES,
@@ -163,6 +166,13 @@ def _reached(result: ScoredModel, threshold: float) -> tuple[float, ...]:
     """Return the lowest probability that reaches the threshold, if there is one."""
     reached = result.probabilities[result.probabilities >= threshold]
     return (float(reached.min()),) if reached.size else ()
+
+
+def _name_stored(model: Measured, start: int, threshold: float) -> None:
+    """Show the stored threshold as the commands do, if that selects the same rows."""
+    p, shown = model.result.probabilities, rounded_down(threshold, 4)
+    if not ((p >= shown) & (p < threshold)).any():
+        model.alerts.labels[start] = shown_threshold(threshold)
 
 
 def _measure(result: ScoredModel, stored: tuple[float, ...]) -> Measured:
