@@ -175,8 +175,8 @@ def release() -> str:
         "wheel": f"{facts['wheel_bytes'] / 1e6:.2f} MB",
         "installed, `apmax` alone": f"{facts['installed_bytes'] / 1e6:.1f} MB",
         "installed, with all required packages": f"{with_dependencies / 1e6:.0f} MB",
-        "`import apmax`, after NumPy": f"{1e3 * facts['import_seconds']:.1f} ms",
-        "`from apmax import APClassifierCV`": f"{facts['estimator_import_seconds']:.2f} s",
+        "CPU time of `import apmax`, after NumPy": f"{1e3 * facts['import_seconds']:.1f} ms",
+        "CPU time of `from apmax import APClassifierCV`": f"{facts['estimator_import_seconds']:.2f} s",
     }
     return markdown(["", "measured"], [list(row) for row in values.items()])
 
