@@ -229,12 +229,13 @@ def release() -> str:
     """Show the size of the installed core and the times of its imports."""
     facts = _stored("release")
     with_dependencies = facts["installed_bytes_with_dependencies"]
+    package, estimator = facts["import_seconds"], facts["estimator_import_seconds"]
     values = {
         "wheel": f"{facts['wheel_bytes'] / 1e6:.2f} MB",
         "installed, `apmax` alone": f"{facts['installed_bytes'] / 1e6:.1f} MB",
         "installed, with all required packages": f"{with_dependencies / 1e6:.0f} MB",
-        "`import apmax`, after NumPy": f"{1e3 * facts['import_seconds']:.1f} ms",
-        "`from apmax import APClassifierCV`": f"{facts['estimator_import_seconds']:.2f} s",
+        "CPU time of `import apmax`, after NumPy": f"{1e3 * package:.1f} ms",
+        "CPU time of `from apmax import APClassifierCV`": f"{estimator:.2f} s",
     }
     return markdown(["", "measured"], [list(row) for row in values.items()])
 
