@@ -10,14 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from apmax.errors import BackendError, NonFiniteError, ParameterError, ShapeError, WeightError
+from apmax.errors import BackendError, NonFiniteError, WeightError
 from apmax.methods import TRACKERS, Schedule, Tracker
 from apmax.objective.omega import Omega
 from apmax.objective.surrogates import LOGISTIC, Surrogate
-from apmax.torch.checks import ONE_COLUMN, check_batch_labels, check_floating, check_index
 from apmax.torch.compiled_step import CompiledStep
 from apmax.torch.compositional import with_gradient
-from apmax.torch.distributed import gather_checked
 from apmax.torch.foreign_keywords import explains_foreign_keywords
 from apmax.torch.indexed_loss import IndexedLoss, minus_precision
 from apmax.torch.labels import LabelTable
@@ -162,32 +160,14 @@ class APLoss(IndexedLoss):
         if check_switch(projected, "projected"):
             self.low, self.high = self._edges()
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def forward(self, scores: Tensor, index: Tensor, labels: Any = None) -> Tensor:
-        """Update U and return −ÂP as tracked for the positives of the batch.
+    def _of_parts(self, scores: Tensor, index: Tensor, given: list[Tensor]) -> Tensor:
+        if self.fused and self.training and scores.is_cpu:
+            return self._compiled_step(scores, index, given)
+        return super()._of_parts(scores, index, given)
 
-        Parameters
-        ----------
-        scores : Tensor of shape (B,) or (B, L)
-            Scores of the batch: probabilities, or logits with ``from_logits=True``.
-        index : Tensor of shape (B,)
-            Positions of the examples in `labels` of the constructor, each once.
-        labels : array-like or Tensor of shape (B,) or (B, L), optional
-            Labels of the batch. They are only compared with those of the constructor; if they
-            differ, `index` is wrong and an error is raised.
-        """
-
-        def check() -> tuple[Tensor, ...]:
-            return self._check_batch(scores, index, labels)
-
-        columns, index, *given = gather_checked(check, self, self.process_group)
-        if self.fused and self.training and columns.is_cpu:
-            return self._compiled_step(columns, index, given)
-        columns = columns[:, None] if columns.ndim == 1 else columns
-        self._check_values(columns, index)
-        if given:
-            self.labels.check_given(index, given[0].reshape(columns.shape))
-        columns = columns.to(torch.promote_types(columns.dtype, self.U.dtype))
+    def _of_batch(self, scores: Tensor, index: Tensor) -> Tensor:
+        """Return the loss in torch operations, for any number of labels and any device."""
+        columns = scores[:, None] if scores.ndim == 1 else scores
         batch = rank_batch(self.labels, index, self.least_pair, self.U.dtype, self.label_weights)
         if batch is None:
             return self._skip(columns, NO_RANKING)
@@ -230,9 +210,7 @@ class APLoss(IndexedLoss):
             return with_gradient(wide, outcome.value, outcome.gradient)
         if outcome.unranked:
             return self._skip(values, NO_RANKING)
-        self._check_values(values, index)  # raises if something is invalid
-        if given:
-            self.labels.check_given(index, given[0][:, None])
+        self._check_values(values, index, given)  # raises if something is invalid
         largest = float(values.detach().abs().max())
         raise NonFiniteError(
             f"pair sums of scores up to {largest:.3g} overflow U; the state is unchanged: pass "
@@ -263,30 +241,6 @@ class APLoss(IndexedLoss):
             return 0
         cells = self.labels.cells if rows is None else self.labels.cells[rows]
         return cells // self.labels.examples
-
-    def _check_batch(self, scores: Tensor, index: Tensor, given: Any) -> tuple[Tensor, ...]:
-        """Check shapes, types and devices; return scores of shape (B,) or (B, L), and positions."""
-        check_floating(scores, "scores")
-        table, device = self.labels, scores.device
-        count = table.num_labels
-        columns = scores
-        if scores.ndim == 2 and scores.shape[1] == count == 1:
-            columns = scores[:, 0]
-        elif scores.ndim != (2 if count > 1 else 1) or (count > 1 and scores.shape[1] != count):
-            wanted = "(B,)" if count == 1 else f"(B, {count})"
-            raise ShapeError(
-                f"`scores` must have shape {wanted}, got {tuple(scores.shape)}: one score per "
-                "example" + ("; " + ONE_COLUMN if count == 1 else " and label")
-            )
-        positions = check_index(index, columns.shape[0], device)
-        own_device = table.cells.device
-        if own_device != device:
-            raise ParameterError(
-                f"the loss is on {own_device} and `scores` on {device}: loss.to({str(device)!r})"
-            )
-        if given is None:
-            return columns, positions
-        return columns, positions, check_batch_labels(given, columns)
 
     def _set_label_weights(self, weights: Any) -> None:
         """Store the weights of the labels; none is equal weights."""

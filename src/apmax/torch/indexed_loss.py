@@ -9,12 +9,20 @@ from typing import Any, TypedDict
 import torch
 from torch import Tensor
 
-from apmax.errors import ShapeError
+from apmax.errors import ParameterError, ShapeError
 from apmax.methods import TRACKERS, Schedule, Tracker
 from apmax.objective.surrogates import Surrogate
-from apmax.torch.checks import ONE_COLUMN, check_finite, check_floating, check_index, check_rows
+from apmax.torch.checks import (
+    ONE_COLUMN,
+    check_batch_labels,
+    check_finite,
+    check_floating,
+    check_index,
+    check_rows,
+)
 from apmax.torch.compositional import CompositionalLoss, with_gradient
 from apmax.torch.distributed import gather_checked
+from apmax.torch.foreign_keywords import explains_foreign_keywords
 from apmax.torch.labels import LabelTable
 from apmax.torch.query_table import QueryTable
 from apmax.torch.score_scale import check_spread, resolve_scale
@@ -65,6 +73,7 @@ class IndexedLoss(CompositionalLoss, SkippingLoss):
 
     labels: Any  # a table; subclasses name it
 
+    @explains_foreign_keywords
     def __init__(
         self,
         outer: Callable[[Tensor], Tensor],
@@ -118,35 +127,61 @@ class IndexedLoss(CompositionalLoss, SkippingLoss):
         return self._spread
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def forward(self, scores: Tensor, index: Tensor) -> Tensor:
+    def forward(self, scores: Tensor, index: Tensor, labels: Any = None) -> Tensor:
         """Update U and return the loss of the batch.
 
         Parameters
         ----------
-        scores : Tensor of shape (B,)
+        scores : Tensor of shape (B,), or (B, L) for L labels
             Scores of the batch: probabilities, or logits with ``from_logits=True``.
         index : Tensor of shape (B,)
-            Positions of the examples in the labels of the loss, each once.
+            Positions of the examples in the labels of the constructor, each once.
+        labels : array-like or Tensor of the shape of the scores, optional
+            Labels of the batch. They are only compared with those of the constructor; if they
+            differ, `index` is wrong and an error is raised.
         """
 
         def check() -> tuple[Tensor, ...]:
-            check_floating(scores, "scores")
-            if scores.ndim != 1:
-                raise ShapeError(
-                    f"`scores` must have shape (B,), got {tuple(scores.shape)}: one score per "
-                    f"example; {ONE_COLUMN}"
-                )
-            return scores, check_index(index, scores.shape[0], scores.device)
+            return self._check_batch(scores, index, labels)
 
-        values, rows = gather_checked(check, self, self.process_group)
-        self._check_values(values, rows)
-        return self._of_batch(values.to(torch.promote_types(values.dtype, self.U.dtype)), rows)
+        values, rows, *given = gather_checked(check, self, self.process_group)
+        return self._of_parts(values, rows, given)
 
-    def _check_values(self, scores: Tensor, index: Tensor) -> None:
-        """Check that scores are finite and within `spread`, and positions valid and distinct."""
+    def _of_parts(self, scores: Tensor, index: Tensor, given: list[Tensor]) -> Tensor:
+        """Return the loss of the parts of all ranks."""
+        self._check_values(scores, index, given)
+        return self._of_batch(scores.to(torch.promote_types(scores.dtype, self.U.dtype)), index)
+
+    def _check_batch(self, scores: Tensor, index: Tensor, given: Any) -> tuple[Tensor, ...]:
+        """Check shapes, types and devices; return scores of shape (B,) or (B, L), and positions."""
+        check_floating(scores, "scores")
+        count, device = self.labels.num_labels, scores.device
+        columns = scores
+        if scores.ndim == 2 and scores.shape[1] == count == 1:
+            columns = scores[:, 0]
+        elif scores.ndim != (2 if count > 1 else 1) or (count > 1 and scores.shape[1] != count):
+            wanted = "(B,)" if count == 1 else f"(B, {count})"
+            raise ShapeError(
+                f"`scores` must have shape {wanted}, got {tuple(scores.shape)}: one score per "
+                "example" + ("; " + ONE_COLUMN if count == 1 else " and label")
+            )
+        positions = check_index(index, columns.shape[0], device)
+        own_device = self._buffers["rounds"].device  # type: ignore[union-attr]
+        if own_device != device:
+            raise ParameterError(
+                f"the loss is on {own_device} and `scores` on {device}: loss.to({str(device)!r})"
+            )
+        if given is None:
+            return columns, positions
+        return columns, positions, check_batch_labels(given, columns)
+
+    def _check_values(self, scores: Tensor, index: Tensor, given: list[Tensor]) -> None:
+        """Check that scores are finite and within `spread`, and that positions fit the labels."""
         check_rows(index, self.labels.examples)
         check_finite(scores, "a score")
         check_spread(scores, self.spread)
+        if given:
+            self.labels.check_given(index, given[0])
 
     def _of_batch(self, scores: Tensor, index: Tensor) -> Tensor:
         """Return the loss of valid scores and positions."""

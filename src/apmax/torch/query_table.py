@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from apmax.errors import LabelError, NoPositiveError, ShapeError
+from apmax.torch.labels import WHAT_INDEX_IS
 from apmax.validation import check_scores
 
 
@@ -73,6 +74,18 @@ class QueryTable(torch.nn.Module):
         content = torch.cat([self.relevance, self.query.double()]).cpu().numpy().tobytes()
         digest = hashlib.sha256(content).hexdigest()[:16]
         return f"{self.examples} items of {self.num_queries} queries, sha256 {digest}"
+
+    def check_given(self, index: Tensor, given: Tensor) -> None:
+        """Check that the relevances of a batch are those of the table."""
+        expected, found = self.relevance[index], given.to(self.relevance.dtype)
+        wrong = (expected != found).nonzero()[:, 0]
+        if wrong.numel():
+            k = int(wrong[0])
+            raise LabelError(
+                f"`labels` and `index` disagree for {wrong.numel()} of {len(index)} items: item "
+                f"{int(index[k])} has relevance {expected[k]:g} for the loss and {found[k]:g} in "
+                f"this batch. {WHAT_INDEX_IS}"
+            )
 
     def batch(self, index: Tensor, dtype: torch.dtype) -> QueryBatch | None:
         """Return the relevant items that have a ranking in the batch; None if there are none."""
