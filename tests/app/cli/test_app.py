@@ -128,7 +128,7 @@ def test_internal_errors_and_interrupts_are_one_line(
     def fails(*_: object, **__: object) -> None:
         raise error from cause
 
-    monkeypatch.setattr("apmax.app.io.load", fails)
+    monkeypatch.setattr("apmax.app.table_sample.load_sample", fails)
     error: BaseException = ZeroDivisionError("by zero")
     cause: BaseException | None = None
     result = run("train", "loans.csv", "--target", "last", fails=True)
