@@ -103,6 +103,7 @@ def load(
     numbers: NumberReader | None = None,
     encoding: str | None = None,
     identifier: str | None = None,
+    trained_on: tuple[str, str] | None = None,
 ) -> Dataset:
     """Load a data file, or standard input if the path is "-".
 
@@ -135,6 +136,8 @@ def load(
     identifier : str, optional
         A column to read as text unless it holds numbers of a model, given as for `target`; by
         default `roles.id`.
+    trained_on : tuple of str, optional
+        The positive and the negative label of the model that the data are for.
 
     FileError is raised if the file is missing, unreadable, damaged or of an unknown format.
     """
@@ -187,7 +190,9 @@ def load(
     dataset = Dataset(X, None, file, target=column, against_rest=against_rest, **rest)
     if drop_unlabelled:
         dataset, labels = _without_unlabelled(dataset, labels)
-    y, found, other, counts = two_classes(labels, positive, name, against_rest=against_rest)
+    y, found, other, counts = two_classes(
+        labels, positive, name, against_rest=against_rest, trained_on=trained_on
+    )
     return replace(dataset, y=y, positive=found, negative=other, counts=counts)
 
 

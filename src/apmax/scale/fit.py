@@ -24,7 +24,7 @@ from apmax.linear.result import FitResult
 from apmax.objective._nodes import certified_tables
 from apmax.objective._summary import MAX_GAMMA
 from apmax.objective.surrogates import LOGISTIC, Surrogate
-from apmax.scale.blocks import Engine, Progress
+from apmax.scale.blocks import LARGEST_WEIGHT, Engine, Progress
 from apmax.scale.calibration import calibrate_blocks
 from apmax.scale.checkpoint import Checkpoint
 from apmax.scale.sums import (
@@ -252,8 +252,13 @@ def _remembering(objective: Callable[[Floats], tuple[float, Floats]]) -> Objecti
 
 
 def _check(found: Statistics) -> None:
-    if found.least_weight < found.largest_weight * 1e-100 or found.largest_weight > 1e100:
+    if found.least_weight < found.largest_weight * 1e-100:
         raise WeightError(
             f"`sample_weight` ranges from {found.least_weight:g} to {found.largest_weight:g}, too "
             "wide for double precision: use 0 to leave examples out"
+        )
+    if not 1 / LARGEST_WEIGHT <= found.largest_weight <= LARGEST_WEIGHT:
+        raise WeightError(
+            f"`sample_weight` has a largest value of {found.largest_weight:g}, whose sums of "
+            "products overflow or underflow: divide all weights by their mean"
         )

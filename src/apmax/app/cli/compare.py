@@ -37,7 +37,7 @@ def compare(
     jobs: options.Jobs = -1,
     rows: options.Rows = None,
     folds: options.Folds = 5,
-    repeats: Annotated[int, typer.Option(min=1, help="Number of cross-validations.")] = 1,
+    repeats: Annotated[int, typer.Option(help="Number of cross-validations.")] = 1,
     report: options.ReportFile = None,
     seed: options.Seed = 0,
     strict: options.Strict = False,

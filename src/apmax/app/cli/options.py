@@ -37,11 +37,11 @@ Strict = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="Random seed of folds, held-out rows and models.")]
 ModelName = Annotated[
-    str, typer.Option("--model", help="auto, additive, linear, trees, stack or logistic.")
+    str, typer.Option("--model", help="auto, trees, linear, or a name of the leaderboard.")
 ]
 Minutes = Annotated[float | None, typer.Option(help="Time limit in minutes. Default: none.")]
 Jobs = Annotated[int, typer.Option(help="Number of processes. Default: one per core.")]
-Folds = Annotated[int, typer.Option(min=2, help="Number of cross-validation folds.")]
+Folds = Annotated[int, typer.Option(help="Number of cross-validation folds.")]
 Rows = Annotated[
     int | None,
     typer.Option(
@@ -149,6 +149,7 @@ def score_labelled_data(
             text=loaded.text_columns(),
             roles=Roles(weight=weight),
             drop_unlabelled=labels.drop_unlabelled,
+            trained_on=(loaded.positive, loaded.negative),
             **reading.arguments(loaded.number_formats()),
         )
     except UnknownNameError as error:

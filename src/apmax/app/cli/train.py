@@ -51,7 +51,7 @@ def train(
 
     Numbers, text, dates and missing values need no preparation. The leaderboard shows the average
     precision of each model in cross-validation. The best one is kept, unless --model chooses
-    another; a sentence names the simplest model within one standard error of it.
+    another. A sentence says whether a simpler model is nearly as good.
 
     [bold]Example:[/bold] apmax train adult.csv --target last --out adult.apmax
     """
@@ -130,6 +130,7 @@ def _load_test(
         text=text,
         roles=Roles(weight=dataset.weight_column),
         drop_unlabelled=labels.drop_unlabelled,
+        trained_on=(label, str(dataset.negative)),
         **reading.arguments(known),
     )
 
