@@ -1,9 +1,10 @@
-"""Fits with Dask: overhead of scheduler and client, speed-up, and killed workers."""
+"""Fits with Dask: overhead of scheduler and client, and speed-up.
+
+tests/scale/test_killed_workers.py kills workers.
+"""
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +17,6 @@ from benchmarks.timing import Line
 PARTITION_ROWS = 533_000
 """128 MB of 30 features in double precision."""
 PARTITIONS = 8
-KILLS = 20
-STAGES = ("logistic regression", "average precision")
 
 
 def features_of(part: int, rows: int) -> np.ndarray:
@@ -49,15 +48,9 @@ def collections(rows: int, parts: int) -> tuple[Any, Any]:
 
 @contextmanager
 def cluster(workers: int) -> Iterator[Any]:
-    import dask
     import distributed
 
-    settings = {
-        "distributed.comm.timeouts.connect": "3s",
-        "distributed.scheduler.allowed-failures": KILLS + 1,
-    }
     with (
-        dask.config.set(settings),
         distributed.LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
@@ -94,34 +87,3 @@ def dask_lines() -> Iterator[Line]:
     same = all(np.array_equal(models[1], other) for other in models.values())
     yield Line("bits equal for 1, 2 and 4 workers", float(same), 1, at_least=True)
     yield Line("1 → 2 workers, speed-up on two cores", seconds[1] / seconds[2], 1.6, at_least=True)
-    yield from _kills()
-
-
-def _kills() -> Iterator[Line]:
-    """Kill workers in turn, in every stage, until `KILLS` have died."""
-    from apmax.dask import DaskAPClassifier
-
-    killed, equal, fits = 0, 0, 0
-    with cluster(2) as client:
-        expected = DaskAPClassifier(alpha=0.1, client=client).fit(*collections(5000, 4))
-        rng = np.random.default_rng(0)
-        while killed < KILLS:
-            at = {(stage, int(rng.integers(1, 6))) for stage in STAGES}
-
-            def kill(stage: str, done: int, of: int, ap: float, at: Any = at) -> None:
-                nonlocal killed
-                if (stage, done) in at:
-                    pids = sorted(client.run(os.getpid).values())
-                    os.kill(pids[killed % len(pids)], signal.SIGKILL)
-                    killed += 1
-
-            model = DaskAPClassifier(alpha=0.1, client=client)
-            model.on_progress = kill
-            model.fit(*collections(5000, 4))
-            fits += 1
-            equal += int(
-                np.array_equal(model.coef_, expected.coef_)
-                and np.array_equal(model.intercept_, expected.intercept_)
-            )
-    print(f"({killed} kills in {fits} fits)")
-    yield Line("bits equal after kills, share of fits", equal / fits, 1, at_least=True)

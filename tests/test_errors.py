@@ -114,10 +114,10 @@ FRAUD = ["ok", "fraud", "ok"]
 
 
 def read_deadly_partition() -> None:
-    distributed = pytest.importorskip("distributed")
-    from apmax.scale.cluster import partition_error
+    pytest.importorskip("distributed")
+    from apmax.scale.cluster import _partition_error
 
-    raise partition_error(distributed.KilledWorker("apmax-log_loss-ab12-17", "worker", 3))
+    raise _partition_error("apmax-log_loss-ab12-17", [])
 
 
 def load_damaged_checkpoint() -> None:

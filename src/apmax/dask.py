@@ -147,7 +147,7 @@ result_
                     tree(raw, describe, merge_descriptions), optimize_graph=False
                 ).result()
             except KilledWorker as error:
-                raise partition_error(error) from None
+                raise partition_error(client, error) from None
             totals = description.totals
             target = target_of(list(totals), list(totals.values()), self)
             to_block = dask.delayed(block_of, pure=False)

@@ -16,7 +16,7 @@ from apmax.errors import (
     ParameterError,
     WeightError,
 )
-from apmax.scale import choose_alpha, sample_negatives
+from apmax.scale import choose_alpha, sample_negatives, sampling
 from apmax.scale.selection import row_folds
 
 pa = pytest.importorskip("pyarrow")
@@ -48,7 +48,7 @@ def test_all_positives_and_weighted_negatives(folder: Path) -> None:
     )
     positive = sample.y == "bad"
     assert positive.sum() == Y.sum()
-    assert abs((~positive).sum() / Y.sum() - 4) < 0.5
+    assert (~positive).sum() == 4 * Y.sum()
     assert sample.rows == N
     for of_sample, of_all in ((positive, Y), (~positive, ~Y)):
         assert sample.sample_weight[of_sample].sum() == pytest.approx(WEIGHT[of_all].sum())
@@ -63,16 +63,45 @@ def test_all_positives_and_weighted_negatives(folder: Path) -> None:
 def test_a_limit_on_rows_leaves_half_for_the_positives(folder: Path) -> None:
     sample = sample_negatives(folder, "status", rows=200, pos_label="bad")
     positive = sample.y == "bad"
-    assert 140 < positive.size < 260
-    assert 60 < positive.sum() < 140
+    assert (positive.size, positive.sum()) == (200, 100)
     assert sample.sample_weight.sum() == pytest.approx(N)
     assert sample.table.column_names == ["a", "b", "c", "kind", "v"]
     with pytest.raises(NotNumericError, match="'kind' is of type string"):
         _ = sample.X
 
 
+def test_by_default_there_are_ten_negatives_per_positive_and_at_least_200_000(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert sample_negatives(folder, "status", pos_label="bad").y.size == N
+    monkeypatch.setattr(sampling, "LEAST_NEGATIVES", 100)
+    assert sample_negatives(folder, "status", pos_label="bad").y.size == 11 * Y.sum()
+    monkeypatch.setenv("APMAX_MEMORY", "960kB")  # 20 bytes per byte of five doubles
+    memory = sample_negatives(folder, "status", rows="memory", pos_label="bad")
+    assert memory.y.size == 1200
+    with pytest.raises(ParameterError, match="'memory'"):
+        sample_negatives(folder, "status", rows="half", pos_label="bad")
+
+
+def test_a_draw_has_the_given_size_and_is_even(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = np.arange(1000) % 10 == 0
+    for most in (10**9, 0):  # exact, and for numbers that NumPy cannot draw from
+        monkeypatch.setattr(sampling, "MOST_HYPERGEOMETRIC", most)
+        count = np.zeros(1000)
+        for seed in range(200):
+            draw = sampling.ClassDraw(np.array([900, 100]), np.array([90, 100]), seed)
+            parts = [start + draw.rows(codes[start : start + 250]) for start in range(0, 1000, 250)]
+            rows = np.concatenate(parts)
+            assert (np.diff(rows) > 0).all()
+            assert codes[rows].sum() == 100
+            assert most == 0 or rows.size == 190
+            count[rows] += 1
+        share = count[~codes].reshape(4, -1).mean(axis=1) / 200
+        np.testing.assert_allclose(share, 0.1, atol=0.01)
+
+
 def test_a_fit_to_the_sample_ranks_nearly_as_well(folder: Path) -> None:
-    sample = sample_negatives(folder, "status", pos_label="bad", columns=NAMES)
+    sample = sample_negatives(folder, "status", per_positive=10, pos_label="bad", columns=NAMES)
     of_sample = APClassifier(pos_label="bad").fit(sample.X, sample.y, sample.sample_weight)
     of_all = APClassifier().fit(X, Y)
     ap = average_precision(Y, -of_sample.decision_function(X))  # "bad" is the first class

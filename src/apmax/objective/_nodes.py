@@ -25,10 +25,23 @@ it is interpolated with a relative error of 4Mρ^(1−P)/(ρ − 1). M is
 - e^(2(a+h)) / (cos(b/2) cos b) for p, and e^(4(a+h)) / (cos³(b/2) cos² b) for the products of p,
   1/G and σ′ in the gradient, which only positives enter.
 
-Negatives therefore need fewer moments than positives, and there are many more of them. Errors of G
-at the nodes are multiplied by the norm of interpolation, 1 + (2/π) log P, and by how much the
-function varies within a cell. :func:`certified_terms` returns the least P of each class for which
-the sum of these bounds is below 1e-9 of the value and 1e-8 of the terms of the gradient. Both are
+Negatives therefore need fewer moments than positives, and there are many more of them.
+
+These errors combine as follows. Let ε be the bound for σ and σ′ with the moments of negatives;
+positives have at least as many, so that it holds for them, too. L = 1 + (2/π) log P bounds the sum
+of the absolute weights W of a cell relative to the weight of its examples.
+
+- G₀ and G₁ at a node are wrong by a factor of 1 ± ε each, so p by 1 ± 2ε. A sum over the nodes of
+  positives multiplies this by L, and by e^(2H), how much p varies within a cell: 2 L e^(2H) ε.
+- b = G₁/(G₁ + G₀)² and a = G₀/(G₁ + G₀)² are wrong by 3ε, and so is their product with σ′ or with
+  a sum of σ′ by 4ε: one more for σ′, as a polynomial of the score or as a sum over nodes. These
+  products vary by e^(4H) within a cell: 4 L e^(4H) ε for each term of the gradient.
+- L is that of the nodes of positives. The second bound is therefore taken as 6 L e^(4H) ε with the
+  L of negatives, which is larger. The first needs no change: if positives have more moments, their
+  share of 2ε is smaller than L grows.
+
+The bounds for p and for the products are added. :func:`certified_terms` returns the least P of each
+class for which the sum is below 1e-9 of the value and 1e-8 of the terms of the gradient. Both are
 relative and independent of the number of examples.
 """
 
@@ -127,6 +140,7 @@ def certified_terms(width: float) -> tuple[int, int]:
     def of_negatives(terms: int) -> float:
         """Return the largest ratio of a bound to what is allowed."""
         error = norm(terms) * _interpolation_error(width, terms, 1, 2, 0)
+        # 6 instead of 4, because the norm is that of the nodes of positives.
         value, gradient = 2.0 * math.exp(2 * width), 6.0 * math.exp(4 * width)
         return error * max(value / VALUE_ERROR, gradient / GRADIENT_ERROR)
 

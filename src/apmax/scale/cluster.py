@@ -75,7 +75,7 @@ class ClusterBlocks:
         try:
             found: T = future.result()
         except KilledWorker as error:
-            raise partition_error(error) from None
+            raise partition_error(self.client, error) from None
         return found
 
 
@@ -217,15 +217,37 @@ def _without_task(keys: list[Any], dask_scheduler: Any) -> list[str]:
     return [str(key) for key in keys if key in tasks and tasks[key].run_spec is None]
 
 
-def partition_error(error: KilledWorker) -> PartitionError:
+def partition_error(client: Client, error: KilledWorker) -> PartitionError:
     """Return an error that names the partition whose workers ended.
 
-    Keys of arrays and frames are (name, partition, …), ours end with the partition.
+    Dask counts the ends of a worker for every task that it ran or had waiting. All tasks with the
+    highest count are named, since one of them is the cause.
     """
-    key = str(getattr(error, "task", error))
-    number = re.search(r"', (\d+)", key) or re.search(r"(\d+)$", key)
-    where = f"partition {number[1]}" if number else f"task {key}"
+    blamed = str(getattr(error, "task", error))
+    keys = client.run_on_scheduler(_most_suspicious)
+    return _partition_error(blamed, [str(key) for key in keys])
+
+
+def _most_suspicious(dask_scheduler: Any) -> list[Any]:
+    count = {key: task.suspicious for key, task in dask_scheduler.tasks.items()}
+    most = max(count.values(), default=0)
+    return [key for key in count if most > 0 and count[key] == most]
+
+
+def _partition_error(blamed: str, others: Sequence[str]) -> PartitionError:
+    found = {number for key in (blamed, *others) if (number := _partition(key)) is not None}
+    where = f"task {blamed}"
+    if len(found) == 1:
+        where = f"partition {found.pop()}"
+    elif found:
+        where = f"one of the partitions {', '.join(map(str, sorted(found)))}"
     return PartitionError(
         f"workers that computed {where} ended repeatedly, most often for lack of memory: use "
-        f"smaller partitions or workers with more memory, and check its rows (task {key})"
+        f"smaller partitions or workers with more memory, and check its rows (task {blamed})"
     )
+
+
+def _partition(key: str) -> int | None:
+    """Return the partition of a task: keys are (name, partition, …), ours end with it."""
+    number = re.search(r"', (\d+)", key) or re.search(r"-(\d+)$", key)
+    return int(number[1]) if number else None

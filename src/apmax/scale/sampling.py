@@ -1,7 +1,7 @@
 """Samples that fit into memory: all positives and weighted negatives.
 
-Positives are rare and informative, negatives are many and alike. A fit to all positives and ten
-times as many weighted negatives is nearly as good as one to all rows.
+Positives are rare and informative, negatives are many and alike. With enough of them, a fit to all
+positives and weighted negatives is nearly as good as one to all rows.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from apmax.validation import Floats, check_count, check_real
 
 MOST_POSITIVE = 0.5
 """Largest share of positives in a sample whose size is limited."""
+NEGATIVES_PER_POSITIVE, LEAST_NEGATIVES = 10, 200_000
 MOST_HYPERGEOMETRIC = 10**9
 """Limit of NumPy's hypergeometric distribution."""
 
@@ -49,7 +50,7 @@ def sample_negatives(
     files: Paths,
     target: str,
     *,
-    per_positive: float | None = 10.0,
+    per_positive: float | None = None,
     rows: int | str | None = None,
     columns: Sequence[str] | None = None,
     sample_weight: str | None = None,
@@ -67,8 +68,9 @@ def sample_negatives(
         Parquet, Feather (Arrow) or CSV files with the same columns.
     target : str
         Column of labels.
-    per_positive : float or None, default=10.0
-        Negatives per positive; None takes as many as `rows` allows.
+    per_positive : float, optional
+        Negatives per positive. The default is as many as `rows` allows; without `rows` it is 10,
+        and at least 200,000 negatives in all.
     rows : int or "memory", optional
         Most rows of the sample. If positives are more than half of it, they are sampled, too.
         "memory" is what training of :class:`apmax.AutoAPClassifier` has memory for: half of the
@@ -90,9 +92,10 @@ def sample_negatives(
     Notes
     -----
     The files are read twice; the first pass reads labels only. Integers of CSV files are read as
-    float64. Ten negatives per positive are enough if there are at least a thousand positives: on
-    10⁷ rows with 30,000 positives the test AP of a fit to the sample was 0.0001 below that of a fit
-    to all rows.
+    float64. A sample is enough if negatives near the top of the ranking are many in it. On 10⁷ rows
+    with 30,000 positives and an AP of 0.14, the test AP of a fit to ten negatives per positive was
+    0.0001 below that of a fit to all rows. On 2·10⁶ rows with 1,400 positives and an AP of 0.28 it
+    was 0.06 below, and 0.02 with 200,000 negatives: fit all rows if positives are that rare.
     """
     if per_positive is not None:
         check_real(per_positive, "per_positive", above=0, why="it is the number of negatives")
@@ -113,6 +116,8 @@ def sample_negatives(
     found = binary_target(np.array(labels.values), labels.totals, pos_label=pos_label)
     positive = labels.values.index(found.pos_label)
     minus = np.inf if per_positive is None else per_positive * counts[positive]
+    if per_positive is None and most is None:
+        minus = max(NEGATIVES_PER_POSITIVE * counts[positive], LEAST_NEGATIVES)
     sizes = sizes_of_classes(counts, positive, minus, most)
     draw = ClassDraw(counts, sizes, random_state)
     return _drawn(source, labels, draw, int(counts.sum()))

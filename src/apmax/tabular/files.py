@@ -62,7 +62,6 @@ class FilesMixin:
         sample = sample_negatives(
             files,
             target,
-            per_positive=None,
             rows="memory" if rows is None else rows,
             columns=columns,
             sample_weight=sample_weight,
