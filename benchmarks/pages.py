@@ -7,13 +7,14 @@ renews the blocks, and the tests fail if a page differs from the results.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from benchmarks import remedies, tabular
+from benchmarks import remedies, tabular, tabular_summary
 from benchmarks.remedies import gains
 from benchmarks.tables import MOST_TRAINING_ROWS
 from benchmarks.timing import RESULTS
@@ -29,6 +30,7 @@ NAMES = {
     "additive-main": "`AdditiveAPClassifier(interactions=0)`",
     "additive": "`AdditiveAPClassifier`",
     "auto": "`AutoAPClassifier`",
+    "auto-stack": '`AutoAPClassifier(select="stack")`',
 }
 
 
@@ -52,7 +54,8 @@ def gain_and_error(mean: float, error: float) -> str:
 
 
 def _minus(text: str) -> str:
-    return text.replace("-", "−")
+    """Return the text with minus signs before numbers, and hyphens elsewhere."""
+    return re.sub(r"-(?=\d)", "−", text)
 
 
 def table_lines() -> list[dict[str, Any]]:
@@ -72,6 +75,25 @@ def table_differences(pairs: Sequence[tuple[str, str]]) -> str:
             [NAMES[first], NAMES[second], gain(found), _minus(median), f"{up} of {len(found)}"]
         )
     return markdown(["model", "compared with", "mean gain in AP", "median", "tables up"], rows)
+
+
+def table_targets() -> str:
+    """Show the targets of ``make bench-tabular`` and what was measured."""
+    kept = {True: "yes", False: "no", None: "not measured"}
+    found = tabular_summary.bars(tabular.read(tabular.RESULTS))
+    return markdown(["target", "reached"], [[_minus(bar.text), kept[bar.kept]] for bar in found])
+
+
+def splits(methods: Sequence[str]) -> str:
+    """Show of how many splits of each table the methods have results."""
+    results, rows = tabular.read(tabular.RESULTS), []
+    for method in methods:
+        tables: dict[int, list[str]] = {}
+        for table, lines in results[method].items():
+            tables.setdefault(len(lines), []).append(table)
+        counts = [f"{count} of {_some(names)}" for count, names in sorted(tables.items())]
+        rows.append([f"`{method}`", ", ".join(counts)])
+    return markdown(["method", "splits"], rows)
 
 
 def gains_by_size() -> str:
@@ -117,6 +139,10 @@ def linear_quality() -> str:
     ]
     header = ["data", "logistic regression", "APClassifierCV", "gain ± standard error"]
     return markdown([*header, "boosted trees"], rows)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= 3 else f"{len(names)} tables"
 
 
 def _stored(name: str) -> Any:
