@@ -20,6 +20,8 @@ from apmax.validation import (
     plain_positives,
 )
 
+MOST_EXAMPLES = 1e15
+"""Largest number of examples that weights stand for: more of them change nothing but rounding."""
 FEW_POSITIVES = 50
 """Number of positives below which AP over the folds is mostly noise."""
 
@@ -32,7 +34,8 @@ class BinaryTarget(NamedTuple):
     """Relative weights; None for all ones."""
     total: float
     """Number of examples represented: the sum of the given weights, or the number of rows of
-    positive weight if that is larger, so that weights that sum to 1 do not count as one example."""
+    positive weight if that is larger, so that weights that sum to 1 do not count as one example;
+    at most `MOST_EXAMPLES`."""
     classes: NDArray[Any]
     """Both classes in sorted order."""
     pos_index: int
@@ -91,7 +94,8 @@ def binary_target(
     if sample_weight is not None:
         given = _check_sample_weight(sample_weight, positive)
         weight = check_weights(given, positive)
-        total = max(float(given.sum()), float(np.count_nonzero(given)))
+        with np.errstate(over="ignore"):
+            total = float(np.clip(given.sum(), np.count_nonzero(given), MOST_EXAMPLES))
         if not given[~positive].any():
             raise WeightError(
                 "`sample_weight` is 0 for every negative example: a classifier needs both "

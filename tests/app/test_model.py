@@ -18,11 +18,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.base import is_classifier
-from sklearn.utils.validation import check_is_fitted
 
 import apmax
 from apmax import AdditiveAPClassifier, AutoAPClassifier
+from apmax.app import archive
 from apmax.app.archive import read_archive, write_archive
 from apmax.app.io import Dataset, load
 from apmax.app.model import Model, load_model, save_model
@@ -93,22 +92,22 @@ def test_explanations_sum_to_the_log_odds_and_return_from_the_file(
     assert parts["city"].std() > 0.1
 
 
-def test_trees_have_no_explanations(trained: dict[str, TrainedModel]) -> None:
-    with pytest.raises(ParameterError, match="--model additive"):
-        trained["trees"].model.explain(NEW)
-
-
-def test_the_python_api_returns_a_fitted_pipeline(model: Model, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["trees", "stack"])
+def test_trees_are_explained_by_typical_values(
+    trained: dict[str, TrainedModel], name: str, tmp_path: Path
+) -> None:
+    model = trained[name].model
     save_model(model, tmp_path / "m.apmax")
-    pipeline = apmax.load(tmp_path / "m.apmax")
-    check_is_fitted(pipeline)
-    assert is_classifier(pipeline)
-    assert pipeline.classes_.tolist() == ["no", "yes"]
-    assert set(pipeline.predict(NEW)) <= {"yes", "no"}
-    assert pipeline.predict_proba(NEW).shape == (200, 2)
-    assert pipeline.score(NEW, NEW["defaulted"]) > 0.1
-    assert [one.model for one in pipeline.leaderboard_ if one.chosen] == ["stack"]
-    assert pipeline.operating_point_ is None
+    parts = apmax.load(tmp_path / "m.apmax").explain(NEW)
+    assert list(parts) == ["income", "city", "since"]
+    assert model.preprocessor is not None
+    typical = model.preprocessor.typical_
+    assert typical["city"] == made_loans(400, 0)["city"].mode()[0]
+    assert typical["income"] == made_loans(400, 0)["income"].quantile(interpolation="lower")
+    changed = model.log_odds(NEW) - model.log_odds(NEW.assign(city=typical["city"]))
+    np.testing.assert_allclose(parts["city"], changed, atol=1e-12)
+    assert (parts["city"][NEW["city"] == typical["city"]] == 0).all()
+    assert parts["since"].notna().all()
 
 
 def test_the_positive_label_may_sort_first(loans: Dataset, tmp_path: Path) -> None:
@@ -171,15 +170,19 @@ def test_wide_sparse_matrices_are_compared_by_linear_models_only() -> None:
         train_model(dataset, model="linear", minutes=1)
 
 
+def _members(stored: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(stored)) as opened:
+        return {name: opened.read(name) for name in opened.namelist()}
+
+
 def changed(stored: bytes, edit: Callable[[dict[str, bytes]], None], method: int = 0) -> bytes:
     """Return the archive with its members edited."""
-    with zipfile.ZipFile(io.BytesIO(stored)) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
+    members = _members(stored)
     edit(members)
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", compression=method) as archive:
+    with zipfile.ZipFile(buffer, "w", compression=method) as made:
         for name, content in members.items():
-            archive.writestr(name, content)
+            made.writestr(name, content)
     return buffer.getvalue()
 
 
@@ -219,15 +222,35 @@ def test_archives_that_expand_are_refused(tmp_path: Path, stored: bytes) -> None
     refused(other, tmp_path, "not one that apmax writes")
 
 
+def test_archives_have_an_absolute_limit(
+    tmp_path: Path, stored: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = sum(len(content) for content in _members(stored).values())
+    monkeypatch.setattr(archive, "MAX_BYTES", size)
+    read_archive(stored)
+    monkeypatch.setattr(archive, "MAX_BYTES", size - 1)
+    refused(stored, tmp_path, "not one that apmax writes")
+
+
+def test_limits_and_codes_of_linear_models_are_checked() -> None:
+    document = {"kind": "linear", "classes": ["a", "b"], "positive": "b", "intercept": 0.0}
+    document |= {"coef": np.ones(2)}
+    sound = read_archive(write_archive({**document, "limits": [-1, 2.5]}))
+    assert classifier_from(sound).log_odds_limits_ == (-1.0, 2.5)
+    for limits in ([2, 1], [1], [1, 2, 3], ["1", "2"], [True, 2], "12", [1, None]):
+        with pytest.raises((ModelFileError, ValueError)):
+            classifier_from(read_archive(write_archive({**document, "limits": limits})))
+
+
 def test_wrong_fields_are_refused(tmp_path: Path, stored: bytes) -> None:
     for wrong, message in (
         ({"format": "other"}, "not a model"),
-        ({"schema": 99}, "reads schema 3"),
+        ({"schema": 99}, "reads schema 4"),
         ({"positive": 1}, "'positive' is missing or has a wrong type"),
         ({"positive": "other"}, "labels are not those"),
         ({"against_rest": "abc"}, "'against_rest'"),
         ({"facts": []}, "'facts'"),
-        ({"operating_point": {"threshold": 0.5}}, "operating point"),
+        ({"operating_point": {"threshold": 0.5}}, "'rows' is missing"),
         ({"profile": {"rows": 1}}, "profile"),
         ({"preprocessor": None}, "features of the table"),
         ({"classifier": {"kind": "system"}}, "'classes'"),
@@ -264,7 +287,7 @@ def test_every_field_of_the_classifier_is_checked(tmp_path: Path, stored: bytes)
         holder = other
         for key in path[:-1]:
             holder = holder[key]
-        if path[-1] in ("mean_contributions", "rest", "named", "knots", "best", "positive"):
+        if path[-1] in ("mean_contributions", "named", "knots", "best", "positive"):
             continue
         holder[path[-1]] = {"odd": [1.5, None]}
         edited = json.dumps({**document, "classifier": other}).encode()
@@ -312,9 +335,9 @@ def test_files_that_are_not_models_are_refused(tmp_path: Path) -> None:
 
 def test_a_member_that_is_larger_than_stated_is_refused_before_it_is_expanded() -> None:
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("model.json", "{}")
-        archive.writestr("0.npy", bytes(50_000_000))
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr("model.json", "{}")
+        made.writestr("0.npy", bytes(50_000_000))
     content = bytearray(stream.getvalue())
     record = content.rindex(b"PK\x01\x02")  # of the last member, in the central directory
     content[record + 24 : record + 28] = (10).to_bytes(4, "little")

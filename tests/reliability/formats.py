@@ -37,6 +37,8 @@ JSON_LINES = (
     b'{"age": -7, "job": "\\u00fc", "since": "2019-03-03", "y": "yes"}\n'
 )
 SEMICOLONS = b"a;b;y\n1,5;x;0\n2,5;'y ';1\n-3,25;;0\n"
+ODD_NUMBERS = [0, -1, 1, 2**31 - 1, -(2**31), 2**32, 2**63 - 1, -(2**63), 1e300, np.nan]
+"""Entries of arrays where others were expected; the last ones wrap or are undefined as integers."""
 ROWS = 40
 Pack = Callable[[bytes], bytes]
 Reader = Callable[[Path], Any]
@@ -116,6 +118,53 @@ def use_model(path: Path) -> Any:
     if model.profile is not None:
         psi(model.profile, X, model.probability(X))
     return model.log_odds(X)
+
+
+def _training_file(folder: Path) -> Path:
+    """Return a small file to fit, which is written once."""
+    import pandas as pd
+
+    path = folder / "training.parquet"
+    if not path.exists():
+        rng = np.random.default_rng(3)
+        X = rng.normal(size=(200, 3))
+        y = X[:, 0] + rng.normal(size=200) > 1
+        pd.DataFrame(X, columns=list("abc")).assign(y=y).to_parquet(path)
+    return path
+
+
+def resume_fit(path: Path) -> Any:
+    """Resume a fit of files from a checkpoint."""
+    from apmax import APClassifier
+
+    model = APClassifier(alpha=0.1)
+    model.fit_files(_training_file(path.parent), "y", checkpoint=path)
+    assert np.isfinite(model.coef_).all()
+    return model.coef_.shape
+
+
+@cache
+def checkpoint_seeds() -> list[bytes]:
+    """Return checkpoints of the logistic regression and of the AP objective."""
+    from apmax import APClassifier
+
+    seen: list[bytes] = []
+    with tempfile.TemporaryDirectory() as folder:
+        path, model = Path(folder, "fit.json"), APClassifier(alpha=0.1)
+        model.on_progress = lambda *_: seen.append(path.read_bytes() if path.exists() else b"")
+        model.fit_files(_training_file(Path(folder)), "y", checkpoint=path)
+    return [one for one in seen if one][:: max(1, len(seen) // 4)]
+
+
+def _damaged_checkpoint(rng: Random) -> bytes:
+    """Damage any bytes, or the values of a line of JSON."""
+    content = rng.choice(checkpoint_seeds())
+    if rng.random() < 0.5:
+        return mutate(rng, content, rng.choice(checkpoint_seeds()))
+    lines = content.split(b"\n")
+    place = rng.choice([k for k, line in enumerate(lines) if line])
+    lines[place] = json.dumps(mutate_tree(rng, json.loads(lines[place]))).encode()
+    return b"\n".join(lines)
 
 
 def _mutated(*seeds: bytes) -> Callable[[Random], bytes]:
@@ -282,7 +331,7 @@ def _changed_entries(rng: Random, content: bytes) -> bytes:
     flat = array.reshape(-1)
     for _ in range(rng.choice([1, 1, 3, 20])):
         old = flat[rng.randrange(flat.size)]
-        new = rng.choice([0, -1, 1, 2**31 - 1, -(2**31), old + 1, old - 1, -old, 1e300, np.nan])
+        new = rng.choice([*ODD_NUMBERS, old + 1, old - 1, -old])
         with np.errstate(all="ignore"):
             flat[rng.randrange(flat.size)] = np.array(new).astype(array.dtype)
     stream = io.BytesIO()
@@ -318,5 +367,6 @@ FORMATS: dict[str, Format] = {
     "jsonl": _text(".jsonl", read_training_table, JSON_LINES),
     "xlsx": Format(".xlsx", excel_seeds, _damaged_excel, read_training_table),
     "npz": Format(".npz", npz_seeds, _damaged_npz, read_dataset),
+    "checkpoint": Format(".json", checkpoint_seeds, _damaged_checkpoint, resume_fit),
     "model": Format(".apmax", model_seeds, _damaged_model, use_model),
 }

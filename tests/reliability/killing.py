@@ -1,8 +1,8 @@
-"""Kill work at random moments, run it again, and compare the result with an undisturbed run.
+"""Stop work at random moments, run it again, and compare the result with an undisturbed run.
 
-``python -m tests.reliability.killing NAME FOLDER KILLS SEED`` prints the number of kills, and of
-those that hit a file being written. Each run is a fork of this process, so that kills hit the work
-and not the imports.
+``python -m tests.reliability.killing NAME FOLDER KILLS SEED SIGNAL`` prints the number of runs that
+the signal stopped, and of those that were writing a file. Each run is a fork of this process, so
+that signals hit the work and not the imports.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-RESUME = Path(__file__).parents[2] / "examples" / "torch" / "resume.py"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "torch"
+INTERRUPTED = 128 + signal.SIGINT
 
 
 class Work(NamedTuple):
@@ -39,7 +41,7 @@ def torch_training() -> Work:
     import torch
 
     torch.set_num_threads(1)
-    train = runpy.run_path(str(RESUME))["train"]
+    train = runpy.run_path(str(EXAMPLES / "resume.py"))["train"]
 
     def load(folder: Path) -> Any:
         path = folder / "checkpoint.pt"
@@ -51,6 +53,68 @@ def torch_training() -> Work:
         return b"".join(part.numpy().tobytes() for part in parts)
 
     return Work(lambda folder: train(folder, 100), load, result, warm_up_in_fork=True)
+
+
+def lightning_training() -> Work:
+    """examples/torch/lightning_module.py with a checkpoint after each epoch."""
+    import logging
+
+    import torch
+    from lightning.pytorch.callbacks import ModelCheckpoint
+
+    torch.set_num_threads(1)
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    train = runpy.run_path(str(EXAMPLES / "lightning_module.py"))["train"]
+
+    def load(folder: Path) -> Any:
+        path = folder / "last.ckpt"
+        return torch.load(path, weights_only=True) if path.exists() else None
+
+    def run(folder: Path) -> None:
+        path = folder / "last.ckpt"
+        module, _ = train(
+            epochs=6,
+            resume=str(path) if path.exists() else None,
+            callbacks=[ModelCheckpoint(folder, save_last=True)],
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
+        if module.trainer.interrupted:
+            raise KeyboardInterrupt
+
+    def result(folder: Path) -> bytes:
+        state = load(folder)["state_dict"]
+        return b"".join(value.numpy().tobytes() for value in state.values())
+
+    return Work(run, load, result, warm_up_in_fork=True)
+
+
+def files_fit() -> Work:
+    """`APClassifier.fit_files` with a checkpoint."""
+    import pandas as pd
+
+    from apmax import APClassifier
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4_000, 5))
+    y = X[:, 0] + X[:, 1] ** 2 + rng.normal(size=4_000) > 3
+    table = pd.DataFrame(X, columns=list("abcde")).assign(y=y)
+
+    def run(folder: Path) -> None:
+        data = folder.with_name("data.parquet")
+        if not data.exists():
+            table.to_parquet(data)
+        model = APClassifier(alpha=0.01, tol=1e-7)
+        model.fit_files(data, "y", checkpoint=folder / "fit.json")
+        if model.result_.interrupted:
+            raise KeyboardInterrupt
+        np.save(folder / "fit.npy", np.append(model.coef_, model.intercept_))
+
+    def result(folder: Path) -> bytes:
+        assert not (folder / "fit.json").exists()
+        return (folder / "fit.npy").read_bytes()
+
+    return Work(run, lambda folder: None, result)
 
 
 def singular_value(size: int) -> float:
@@ -79,7 +143,8 @@ def train_command() -> Work:
     """`apmax train` with 40,000 features, whose model takes some time to write."""
     import scipy.sparse as sp
 
-    from apmax.app.cli.app import app
+    from apmax.app.cli import app as _  # noqa: F401 -- loaded before the forks
+    from apmax.app.cli import main
     from apmax.app.model import load_model
 
     rng = np.random.default_rng(0)
@@ -95,7 +160,9 @@ def train_command() -> Work:
             np.savez(data, y=y.astype(float), **parts)
         options = ["--test", str(data), "--model", "logistic", "--out", str(out)]
         options += ["--jobs", "1"]  # the processes of joblib do not survive a fork
-        assert not app(["--quiet", "train", str(data), *options], standalone_mode=False)
+        sys.argv = ["apmax", "--quiet", "train", str(data), *options]
+        with suppress(SystemExit):  # of an undisturbed run; its result is compared
+            main()
 
     def check(folder: Path) -> None:
         if (folder / "model").exists():
@@ -105,43 +172,67 @@ def train_command() -> Work:
     return Work(run, check, lambda folder: load_model(folder / "model").coef.tobytes())
 
 
-WORK = {"torch": torch_training, "experiments": experiments_store, "train": train_command}
+WORK = {
+    "torch": torch_training,
+    "lightning": lightning_training,
+    "experiments": experiments_store,
+    "train": train_command,
+    "files": files_fit,
+}
 
 
 def completes(
-    work: Callable[[], Any], kill_after: float | None = None, writes_to: Path | None = None
+    work: Callable[[], Any],
+    stop_after: float | None = None,
+    writes_to: Path | None = None,
+    number: int = signal.SIGKILL,
 ) -> bool:
-    """Run in a fork and tell whether it ended before the kill.
+    """Run in a process group of its own and tell whether it ended before the signal.
 
-    With a folder, the kill waits until a temporary file is in it.
+    With a folder, the signal waits until a temporary file is in it. No process of the group may
+    be left.
     """
     child = os.fork()
     if child == 0:
         code = 1
         try:
+            os.setpgid(0, 0)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             with warnings.catch_warnings(action="ignore"):
                 sys.stdout = sys.stderr
                 work()
             code = 0
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        except SystemExit as end:
+            code = int(end.code or 0)
         finally:
             os._exit(code)
-    if kill_after is not None:
-        time.sleep(kill_after)
+    with suppress(PermissionError):  # the child was faster
+        os.setpgid(child, child)
+    if stop_after is not None:
+        time.sleep(stop_after)
         while writes_to is not None and not temporary_files(writes_to):
             if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 break
-        os.kill(child, signal.SIGKILL)
+        os.kill(child, number)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code in (0, -signal.SIGKILL), f"the work failed: {code}"
+    assert code in (0, -signal.SIGKILL if number == signal.SIGKILL else INTERRUPTED), code
+    if number == signal.SIGINT:
+        with suppress(ProcessLookupError):
+            os.killpg(child, 0)
+            raise AssertionError("a process is left")
     return code == 0
 
 
 def temporary_files(folder: Path) -> list[str]:
-    return [path.name for path in folder.rglob("*.part")]
+    return [
+        path.name for path in folder.rglob("*") if path.suffix == ".part" or path.name[0] == "."
+    ]
 
 
-def kill_and_compare(name: str, folder: Path, kills: int, seed: int) -> dict[str, int]:
-    """Kill the work at random moments, every other time while a file is written."""
+def stop_and_compare(name: str, folder: Path, kills: int, seed: int, number: int) -> dict[str, int]:
+    """Stop the work at random moments, every other time while a file is written."""
     work = WORK[name]()
     undisturbed, disturbed = folder / "undisturbed", folder / "disturbed"
     for place in (undisturbed, disturbed):
@@ -155,15 +246,15 @@ def kill_and_compare(name: str, folder: Path, kills: int, seed: int) -> dict[str
     assert completes(lambda: work.run(undisturbed))
     seconds, expected = time.perf_counter() - begin, work.result(undisturbed)
     rng = np.random.default_rng(seed)
-    done = {"killed": 0, "while writing": 0}
+    done = {"stopped": 0, "while writing": 0}
     while True:
         before = temporary_files(disturbed)
-        writes_to = disturbed if done["killed"] % 2 == 1 and not before else None
-        moment = seconds * rng.uniform() ** 2 if done["killed"] < kills else None
-        ended = completes(lambda: work.run(disturbed), moment, writes_to)
+        waits = number == signal.SIGKILL and done["stopped"] % 2 == 1 and not before
+        moment = seconds * rng.uniform() ** 2 if done["stopped"] < kills else None
+        ended = completes(lambda: work.run(disturbed), moment, disturbed if waits else None, number)
         work.check(disturbed)
         if not ended:
-            done["killed"] += 1
+            done["stopped"] += 1
             done["while writing"] += temporary_files(disturbed) != before
             continue
         assert work.result(disturbed) == expected, "another result"
@@ -175,5 +266,5 @@ def kill_and_compare(name: str, folder: Path, kills: int, seed: int) -> dict[str
 
 
 if __name__ == "__main__":
-    name, folder, kills, seed = sys.argv[1:]
-    print(json.dumps(kill_and_compare(name, Path(folder), int(kills), int(seed))))
+    name, folder, *rest = sys.argv[1:]
+    print(json.dumps(stop_and_compare(name, Path(folder), *map(int, rest))))

@@ -24,7 +24,7 @@ SHORT = dict.fromkeys(FORMATS, 60)
 LONG = {
     "libsvm": 45_000, "libsvm.gz": 30_000, "libsvm.bz2": 15_000, "libsvm.xz": 10_000, "csv": 12_000,
     "csv.gz": 4_000, "jsonl": 10_000, "xlsx": 2_000, "parquet": 10_000, "feather": 10_000,
-    "npz": 32_000, "model": 20_000,
+    "npz": 30_000, "model": 20_000, "checkpoint": 2_000,
 }  # fmt: skip
 """200,000 files."""
 AT_ONCE = 5000

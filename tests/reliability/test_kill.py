@@ -1,4 +1,4 @@
-"""After SIGKILL at any moment files are complete or absent, and the next run gives the result."""
+"""Work that a signal stops leaves complete files or none, and the next run gives the result."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tests.reliability.killing import WORK
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
-def killed(name: str, folder: Path, kills: int) -> dict[str, int]:
+def stopped(name: str, folder: Path, times: int, number: int) -> dict[str, int]:
     module = [sys.executable, "-m", "tests.reliability.killing"]
     done = subprocess.run(
-        [*module, name, str(folder), str(kills), "0"],
+        [*module, name, str(folder), str(times), "0", str(int(number))],
         capture_output=True,
         text=True,
         env=ENVIRONMENT,
@@ -31,17 +31,26 @@ def killed(name: str, folder: Path, kills: int) -> dict[str, int]:
     return found
 
 
-@pytest.mark.parametrize("name", ["experiments", "train"])  # torch: tests/torch/test_processes.py
-def test_work_killed_three_times_ends_with_the_same_bits(name: str, tmp_path: Path) -> None:
-    assert killed(name, tmp_path, 3)["killed"] == 3
+FEW = [("experiments", signal.SIGKILL), ("train", signal.SIGKILL), ("files", signal.SIGINT)]
+"""Others: tests/torch/test_processes.py, tests/app/cli/test_interrupts.py."""
+
+
+@pytest.mark.parametrize(("name", "number"), FEW)
+def test_work_stopped_three_times_ends_with_the_same_bits(
+    name: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    assert stopped(name, tmp_path, 3, number)["stopped"] == 3
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 @pytest.mark.parametrize("name", WORK)
-def test_work_killed_fifty_times_ends_with_the_same_bits(name: str, tmp_path: Path) -> None:
-    found = killed(name, tmp_path, 50)
-    print(f"\n{name}: {found}")
-    assert found["killed"] == 50
+def test_work_stopped_fifty_times_ends_with_the_same_bits(
+    name: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    found = stopped(name, tmp_path, 50, number)
+    print(f"\n{name}, {number.name}: {found}")
+    assert found["stopped"] == 50
 
 
 KILLED_WHILE_WRITING = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,32 @@ def test_a_full_batch_is_the_formula(name: str) -> None:
     expected.backward()
     assert value.item() == pytest.approx(expected.item(), rel=1e-12)
     torch.testing.assert_close(scores.grad, at.grad, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_loss_can_be_sent_to_another_process(name: str) -> None:
+    loss = CASES[name][1]()
+    again = pickle.loads(pickle.dumps(loss))
+    assert again(SCORES, torch.arange(N)) == loss(SCORES, torch.arange(N))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_labels_of_a_batch_reveal_a_wrong_index(name: str) -> None:
+    loss, index = CASES[name][1](), torch.arange(5, 15)
+    before = saved(loss)
+    with pytest.raises(LabelError, match="1 of 10 examples: example 9 is negative for the loss"):
+        loss(SCORES[index], index, Y[index - 1])
+    assert_same_state(loss, before)
+    assert loss(SCORES[index], index, Y[index]) == CASES[name][1]()(SCORES[index], index)
+
+
+def test_partial_auc_of_another_temperature_does_not_load() -> None:
+    state = saved(PartialAUCLoss(POSITIVE, negatives=0.3))
+    with (
+        pytest.raises(RuntimeError, match="the same labels, surrogate, gamma, negatives"),
+        pytest.warns(UserWarning, match="its U is not loaded"),
+    ):
+        PartialAUCLoss(POSITIVE, negatives=0.1).load_state_dict(state)
 
 
 @pytest.mark.parametrize("name", ["one-way", "two-way"])
@@ -125,7 +152,7 @@ def test_bad_batches_are_refused_and_change_nothing(name: str) -> None:
     for scores, at, error in (
         (SCORES * 50, index, ParameterError),
         (SCORES * math.nan, index, ValueError),
-        (SCORES[:, None], index, ShapeError),
+        (SCORES[:, None].expand(-1, 2), index, ShapeError),
         (SCORES, index + 1, ParameterError),
         (SCORES, index * 0, ParameterError),
     ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import pickle
 from collections import Counter
 from typing import Any
 
@@ -81,6 +82,29 @@ def test_a_full_batch_is_the_formula(name: str) -> None:
     expected.backward()
     assert value.item() == pytest.approx(expected.item(), rel=1e-12)
     torch.testing.assert_close(scores.grad, at.grad, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_loss_can_be_sent_to_another_process(name: str) -> None:
+    loss = CASES[name][1]()
+    again = pickle.loads(pickle.dumps(loss))
+    assert again(SCORES, torch.arange(N)) == loss(SCORES, torch.arange(N))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_labels_of_a_batch_reveal_a_wrong_index(name: str) -> None:
+    loss, relevance = CASES[name][1](), torch.from_numpy(RELEVANCE)
+    before, index = saved(loss), torch.arange(1, N)
+    wrong = int((relevance[1:] != relevance[:-1]).sum())
+    with pytest.raises(LabelError, match=f"disagree for {wrong} of {N - 1} items"):
+        loss(SCORES[index], index, relevance[:-1])
+    assert_same_state(loss, before)
+    assert loss(SCORES[index], index, relevance[1:]) == CASES[name][1]()(SCORES[index], index)
+
+
+def test_the_listwise_loss_has_no_surrogate() -> None:
+    with pytest.raises(ParameterError, match="has no `gamma`"):
+        ListwiseLoss(RELEVANCE, GROUPS, gamma=2.0)
 
 
 @pytest.mark.parametrize("name", CASES)

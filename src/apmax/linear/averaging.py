@@ -14,6 +14,8 @@ TEMPERATURE = 4 / 3
 CLEARLY_WORSE = 4 / 3
 """Standard errors below the best at which a model is left out. Of five folds, a standard error is
 1.5 times that of independent values, so this is two of those."""
+CANCELLED = 1e-9
+"""Deviation of a mean of standardised models below which they cancel out but for rounding."""
 
 
 def weigh_by_score(scores: Floats, test_share: float) -> Floats:
@@ -51,14 +53,16 @@ def gains_over_first(scores: Floats, test_share: float) -> bool:
     return bool(gain > error)
 
 
-def standardised(design: Design, w: Floats, weight: Floats | None) -> Floats:
+def standardised(
+    design: Design, w: Floats, weight: Floats | None, least_spread: float = 0.0
+) -> Floats:
     """Return w for the features as given, with scores of mean 0 and deviation 1.
 
-    The result is zero if all scores of w are equal.
+    The result is zero if the deviation of the scores of w is at most `least_spread`.
     """
     margins = design.margins(w)
     centre, spread = centre_and_spread(margins, shares(weight, margins.size))
-    if not spread:
+    if spread <= least_spread:
         return np.zeros(w.size)
     scaled = design.unscaled(w) / spread
     scaled[-1] -= centre / spread

@@ -15,7 +15,7 @@ from apmax.binary_target import FEW_POSITIVES, warn_if_few
 from apmax.errors import ParameterError
 from apmax.interrupts import cooperative_interrupts, interrupt_on_hold, raise_if_interrupted
 from apmax.lbfgs import Minimum
-from apmax.linear.averaging import gains_over_first, standardised, weigh_by_score
+from apmax.linear.averaging import CANCELLED, gains_over_first, standardised, weigh_by_score
 from apmax.linear.base import LinearAPModel, TrainingSet, logger
 from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.design import make_design
@@ -233,7 +233,8 @@ class APClassifierCV(LinearAPModel):
         on_all = means.mean(axis=0) if sample is data else (means[0] + means[1:].mean(axis=0)) / 2
         # Standardised again: a mean of models that differ has scores of smaller deviation.
         mean, *of_folds = (
-            standardised(like, like.scaled(w), sample.weight) for w in (on_all, *means[1:])
+            standardised(like, like.scaled(w), sample.weight, CANCELLED)
+            for w in (on_all, *means[1:])
         )
         held_out = held_out_margins(folds, of_folds)
         calibration = calibration_of(held_out, folds[0].data, curved=self.curved)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit
 
@@ -23,6 +24,8 @@ BEND = 0.3
 """Penalty on squared differences of neighbouring slopes, relative to Platt's."""
 LEAST_SLOPE, MOST_SLOPE = 1e-3, 1e3
 """Limits of slopes relative to Platt's; an increasing curve keeps the ranking."""
+ROUNDING = 1e-9
+"""Relative rounding of cumulative weights."""
 LEAST_WIDTH = 1e-3
 """Least distance of neighbouring knots, as a share of the range."""
 
@@ -160,9 +163,16 @@ def _binned(margins: Floats, positive: Mask, share: Floats) -> tuple[Floats, Flo
     return plus[filled], minus[filled], sums[filled] / (plus + minus)[filled]
 
 
-def weighted_quantiles(values: Floats, share: Floats, which: Floats) -> Floats:
+def weighted_quantiles(values: Floats, share: Floats, which: ArrayLike) -> Floats:
     """Return weighted quantiles, for which a weight of 2 is the value twice."""
     order = np.argsort(values)
-    below = np.cumsum(share[order])
-    places = np.searchsorted(below, which * below[-1])
-    return np.asarray(values[order][np.minimum(places, values.size - 1)])
+    return np.asarray(values[order][quantile_places(np.cumsum(share[order]), which)])
+
+
+def quantile_places(below: Floats, which: ArrayLike) -> NDArray[np.intp]:
+    """Return the first positions at which a cumulative weight reaches shares of its total.
+
+    A sum that misses a share by rounding only reaches it.
+    """
+    wanted = (np.asarray(which) - ROUNDING) * below[-1]
+    return np.asarray(np.minimum(np.searchsorted(below, wanted), below.size - 1))

@@ -48,7 +48,7 @@ def calibrate(
     share = shares(weight, positive.size)
     quartiles = np.array(
         [
-            weighted_quantiles(margins[rows], share[rows], np.array([0.25, 0.75]))
+            weighted_quantiles(margins[rows], share[rows], (0.25, 0.75))
             for rows in (positive, ~positive)
         ]
     )

@@ -22,6 +22,8 @@ T = TypeVar("T")
 Item = TypeVar("Item")
 BLOCK_ENTRIES = 1 << 21
 """Entries of X in a block: 16 MB of doubles."""
+LARGEST_WEIGHT = 1e100
+"""Largest weight, and inverse of the least largest one, for which sums of products are finite."""
 
 
 class Block(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from apmax.linear.curve import weighted_quantiles
 from apmax.linear.platt import FENCE, Calibration, calibrate
 from apmax.scale.blocks import Engine
 from apmax.scale.sums import Scaling, add, extremes, histogram
@@ -37,12 +38,10 @@ def calibrate_blocks(engine: Engine, scaling: Scaling, w: Floats, total: float) 
 
 def _window(margins: Floats, positive: Mask, weight: Floats, width: float) -> tuple[float, float]:
     """Return a range that certainly includes the fences of both classes."""
-    quartiles = []
-    for rows in (positive, ~positive):
-        order = np.argsort(margins[rows])
-        values, below = margins[rows][order], np.cumsum(weight[rows][order])
-        places = np.searchsorted(below, np.array([0.25, 0.75]) * below[-1])
-        quartiles.append(values[np.minimum(places, values.size - 1)])
+    quartiles = [
+        weighted_quantiles(margins[rows], weight[rows], (0.25, 0.75))
+        for rows in (positive, ~positive)
+    ]
     first, last = np.transpose(quartiles)
     reach = FENCE * float(np.max(last - first) + 2 * width) + width
     return float(first.min() - reach), float(last.max() + reach)

@@ -21,7 +21,7 @@ from apmax.errors import (
 )
 from apmax.interrupts import raise_if_interrupted
 from apmax.objective._pair_sums import NO_WEIGHTS
-from apmax.scale.blocks import block_rows
+from apmax.scale.blocks import LARGEST_WEIGHT, block_rows
 from apmax.validation import Floats
 
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "feather"}
@@ -101,6 +101,12 @@ class RawFiles:
             raise WeightError(
                 f"{path}: column {self.weight!r} is {weight[at]} in row {row + at}, but weights "
                 "must be ≥ 0: use 0 to leave a row out"
+            )
+        if weight.max() > LARGEST_WEIGHT:
+            raise WeightError(
+                f"{path}: column {self.weight!r} is {weight.max():g} in row "
+                f"{row + int(np.argmax(weight))}, and sums of such weights overflow: divide all "
+                "weights by their mean"
             )
         return weight
 

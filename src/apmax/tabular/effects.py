@@ -37,7 +37,11 @@ class NumberEffect:
     def __call__(self, table: Table) -> Floats:
         """Return the contribution to each row."""
         x = table.numbers[:, self.column]
-        return np.where(np.isnan(x), self.missing, np.interp(x, self.grid, self.effect))
+        if self.grid.size == 1:
+            return np.where(np.isnan(x), self.missing, self.effect)
+        # Not np.interp: its slopes overflow where grid points are subnormal distances apart.
+        along = Interpolation.of(x, self.grid)(self.effect[:, None])[:, 0]
+        return np.where(np.isnan(x), self.missing, along)
 
 
 @dataclass(frozen=True, eq=False)

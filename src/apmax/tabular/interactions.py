@@ -15,6 +15,7 @@ from scipy.stats import rankdata
 
 from apmax.binary_target import BinaryTarget
 from apmax.interrupts import raise_if_interrupted
+from apmax.linear.curve import quantile_places
 from apmax.linear.design import Design, make_design
 from apmax.linear.full_batch import fit_logistic
 from apmax.metrics import ap_of_scores
@@ -188,7 +189,7 @@ def _knots(x: Floats, weight: Floats | None) -> Floats:
     if values.size < 2:
         return values
     below = np.cumsum(share)
-    knots = np.unique(values[np.searchsorted(below, np.multiply(LEVELS, below[-1]))])
+    knots = np.unique(values[quantile_places(below, LEVELS)])
     # If most values are equal, the function is free below, at and above them.
     return knots if knots.size > 1 else np.unique([values[0], *knots, values[-1]])
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import BSpline
 from scipy.special import ndtri
 
+from apmax.linear.curve import quantile_places
 from apmax.validation import Floats
 
 GRID = 256
@@ -98,10 +99,9 @@ def _at_quantiles(share: Floats, count: int) -> NDArray[np.intp]:
     quantiles, so that the others are placed among the rest.
     """
     below = np.cumsum(np.minimum(share, 0.5 / count))
-    levels = np.linspace(0.0, below[-1], count)
-    last = below.size - 1
+    places = quantile_places(below, np.linspace(0.0, 1.0, count))
     # Sums of very small shares may not reach the ends, which are always included.
-    return np.unique([0, *np.minimum(np.searchsorted(below, levels), last), last])
+    return np.unique([0, *places, below.size - 1])
 
 
 def _splines(z: Floats, knots: Floats) -> Floats:
