@@ -7,13 +7,14 @@ renews the blocks, and the tests fail if a page differs from the results.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from benchmarks import remedies, tabular
+from benchmarks import remedies, tabular, tabular_summary
 from benchmarks.linear_quality import MEAN_ABOVE, MOST_BELOW, MOST_LOSS
 from benchmarks.remedies import gains
 from benchmarks.tables import MOST_TRAINING_ROWS
@@ -30,6 +31,7 @@ NAMES = {
     "additive-main": "`AdditiveAPClassifier`, no interactions",
     "additive": "`AdditiveAPClassifier`",
     "auto": "`AutoAPClassifier`",
+    "auto-stack": '`AutoAPClassifier(select="stack")`',
 }
 
 RECIPE_NAMES = {
@@ -64,7 +66,8 @@ def gain_and_error(mean: float, error: float) -> str:
 
 
 def _minus(text: str) -> str:
-    return text.replace("-", "−")
+    """Return the text with minus signs before numbers, and hyphens elsewhere."""
+    return re.sub(r"-(?=\d)", "−", text)
 
 
 def table_lines() -> list[dict[str, Any]]:
@@ -99,6 +102,25 @@ def evidence() -> str:
         "- **Networks** gain nothing beyond two standard errors. Train with cross-entropy; AP "
         "training is a candidate.\n\n"
     )
+
+
+def table_targets() -> str:
+    """Show the targets of ``make bench-tabular`` and what was measured."""
+    kept = {True: "yes", False: "no", None: "not measured"}
+    found = tabular_summary.bars(tabular.read(tabular.RESULTS))
+    return markdown(["target", "reached"], [[_minus(bar.text), kept[bar.kept]] for bar in found])
+
+
+def splits(methods: Sequence[str]) -> str:
+    """Show of how many splits of each table the methods have results."""
+    results, rows = tabular.read(tabular.RESULTS), []
+    for method in methods:
+        tables: dict[int, list[str]] = {}
+        for table, lines in results[method].items():
+            tables.setdefault(len(lines), []).append(table)
+        counts = [f"{count} of {_some(names)}" for count, names in sorted(tables.items())]
+        rows.append([f"`{method}`", ", ".join(counts)])
+    return markdown(["method", "splits"], rows)
 
 
 def gains_by_size() -> str:
@@ -149,6 +171,10 @@ def linear_quality() -> str:
     ]
     header = ["data", "logistic regression", "APClassifierCV", "gain ± standard error"]
     return markdown([*header, "boosted trees"], rows)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= 3 else f"{len(names)} tables"
 
 
 def network_quality() -> str:

@@ -205,6 +205,12 @@ def auto(split: Split, budget: float) -> Fitted:
     return _timed(AutoAPClassifier(), split.X, split.y, split.X_test)
 
 
+def auto_stack(split: Split, budget: float) -> Fitted:
+    from apmax import AutoAPClassifier
+
+    return _timed(AutoAPClassifier(select="stack"), split.X, split.y, split.X_test)
+
+
 METHODS = {
     "logistic": Method(logistic, "1"),
     "spline-logistic": Method(spline_logistic, "2"),
@@ -213,6 +219,7 @@ METHODS = {
     "additive-main": Method(additive_main, "2"),
     "additive": Method(additive, "3"),
     "auto": Method(auto, "3"),
+    "auto-stack": Method(auto_stack, "1"),
     "flaml": Method(flaml, "1"),
 }
 """A change that can move the scores of a method needs a new revision."""
