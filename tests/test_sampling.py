@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from apmax import APClassifierCV, average_precision, sampling
+from apmax.binary_target import BinaryTarget
 from apmax.linear.base import TrainingSet
 from apmax.sampling import sample_rows
 from apmax.validation import Floats
@@ -54,7 +55,7 @@ Y = RNG.random(MANY) < 1 / (1 + np.exp(3 - X[:, 0] - np.maximum(X[:, 1], 0)))
 
 
 def training_set(weight: Floats | None = None, matrix: Any = X) -> TrainingSet:
-    return TrainingSet(matrix, Y, weight, float(MANY), np.array([0, 1]))
+    return TrainingSet(matrix, BinaryTarget(Y, weight, float(MANY), np.array([0, 1]), 1))
 
 
 @pytest.fixture

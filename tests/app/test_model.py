@@ -11,7 +11,6 @@ import tracemalloc
 import warnings
 import zipfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.base import clone, is_classifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.utils.validation import check_is_fitted
 
 import apmax
 from apmax import AdditiveAPClassifier, AutoAPClassifier
 from apmax.app import archive
 from apmax.app.archive import read_archive, write_archive
-from apmax.app.decisions import Rule, choose
-from apmax.app.drift import DriftWarning
-from apmax.app.features import TableEncoder
 from apmax.app.io import Dataset, load
 from apmax.app.model import Model, load_model, save_model
 from apmax.app.stored_models import classifier_document, classifier_from
@@ -115,64 +108,6 @@ def test_trees_are_explained_by_typical_values(
     np.testing.assert_allclose(parts["city"], changed, atol=1e-12)
     assert (parts["city"][NEW["city"] == typical["city"]] == 0).all()
     assert parts["since"].notna().all()
-
-
-def test_the_python_api_returns_a_fitted_pipeline(model: Model, tmp_path: Path) -> None:
-    save_model(model, tmp_path / "m.apmax")
-    pipeline = apmax.load(tmp_path / "m.apmax")
-    check_is_fitted(pipeline)
-    assert is_classifier(pipeline)
-    assert pipeline.classes_.tolist() == ["no", "yes"]
-    assert set(pipeline.predict(NEW)) <= {"yes", "no"}
-    assert pipeline.predict_proba(NEW).shape == (200, 2)
-    assert pipeline.score(NEW, NEW["defaulted"]) > 0.1
-    assert [one.model for one in pipeline.leaderboard_ if one.chosen] == ["stack"]
-    assert pipeline.operating_point_ is None
-
-
-def test_predict_uses_the_stored_threshold(model: Model, tmp_path: Path) -> None:
-    point = choose(Rule("share", 0.3, "top 30%"), NEW["defaulted"] == "yes",
-                   model.probability(NEW), "new.csv")  # fmt: skip
-    save_model(replace(model, operating_point=point), tmp_path / "m.apmax")
-    pipeline = apmax.load(tmp_path / "m.apmax")
-    assert pipeline.operating_point_ == point
-    np.testing.assert_array_equal(
-        pipeline.predict(NEW) == "yes", pipeline.predict_proba(NEW)[:, 1] >= point.threshold
-    )
-    assert (pipeline.predict(NEW) == "yes").sum() == point.alerts
-    pipeline.operating_point_ = apmax.operating_point(
-        NEW["defaulted"] == "yes", pipeline.predict_proba(NEW)[:, 1], recall=1.0
-    )
-    assert (pipeline.predict(NEW)[NEW["defaulted"] == "yes"] == "yes").all()
-    pipeline.operating_point_ = None
-    assert (pipeline.predict(NEW) == "yes").sum() == (model.probability(NEW) >= 0.5).sum()
-
-
-def test_a_clone_can_be_fitted_again(model: Model, tmp_path: Path) -> None:
-    save_model(model, tmp_path / "m.apmax")
-    again = clone(apmax.load(tmp_path / "m.apmax"))
-    again.set_params(classifier=LogisticRegression(), table=TableEncoder())
-    labels = made_loans(200, 5)["defaulted"]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # incomes are not scaled
-        assert set(again.fit(NEW, labels).predict(NEW)) <= {"yes", "no"}
-    with pytest.raises(ParameterError, match=r"apmax\.load"):
-        again.explain(NEW)
-
-
-def test_predictions_in_python_warn_of_drift(model: Model, tmp_path: Path) -> None:
-    save_model(model, tmp_path / "m.apmax")
-    pipeline = apmax.load(tmp_path / "m.apmax")
-    known = made_loans(200, 5)
-    for method in (pipeline.predict, pipeline.predict_proba, pipeline.decision_function):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", DriftWarning)
-            method(known)
-        with pytest.warns(DriftWarning, match="'income': 200 of 200 values are not a number") as w:
-            method(known.assign(income="lots"))
-        assert w[0].filename == __file__
-    with pytest.raises(ParameterError, match="no column 'income'"):
-        pipeline.predict(known.drop(columns="income"))
 
 
 def test_the_positive_label_may_sort_first(loans: Dataset, tmp_path: Path) -> None:
@@ -315,7 +250,7 @@ def test_wrong_fields_are_refused(tmp_path: Path, stored: bytes) -> None:
         ({"positive": "other"}, "labels are not those"),
         ({"against_rest": "abc"}, "'against_rest'"),
         ({"facts": []}, "'facts'"),
-        ({"operating_point": {"threshold": 0.5}}, "'rule' is missing"),
+        ({"operating_point": {"threshold": 0.5}}, "'rows' is missing"),
         ({"profile": {"rows": 1}}, "profile"),
         ({"preprocessor": None}, "features of the table"),
         ({"classifier": {"kind": "system"}}, "'classes'"),

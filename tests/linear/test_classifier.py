@@ -23,6 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from apmax import APClassifier, APClassifierCV, StochasticAPClassifier, errors
+from apmax.binary_target import BinaryTarget
 from apmax.linear.base import TrainingSet
 from apmax.objective.surrogates import resolve
 from tests.linear.six_features import RNG, SMALL, SOLVERS, D, N, X, Y, ap, make
@@ -207,7 +208,7 @@ def test_bad_data(model: Any) -> None:
 
 def test_a_batch_larger_than_the_data_is_all_of_it() -> None:
     few = np.concatenate([np.flatnonzero(Y)[:3], np.flatnonzero(~Y)[:4]])
-    data = TrainingSet(X[few], Y[few], None, 7.0, np.array([False, True]))
+    data = TrainingSet(X[few], BinaryTarget(Y[few], None, 7.0, np.array([False, True]), 1))
     assert StochasticAPClassifier(batch_size=1000)._batch(data) == (3, 4)
     assert StochasticAPClassifier(batch_size=3, positive_rate=1)._batch(data) == (2, 1)
 

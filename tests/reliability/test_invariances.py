@@ -26,6 +26,7 @@ from apmax import (
     average_precision,
 )
 from apmax.validation import Floats
+from tests.reliability.soak import scaled
 
 FOLDS = 3
 LEAST_SPREAD = 0.01
@@ -198,5 +199,5 @@ def test_a_model_does_not_depend_on(name: str, change: Callable[..., Pair]) -> N
 @pytest.mark.soak
 @pytest.mark.parametrize(("name", "change"), CASES, ids=IDS)
 def test_many_models_do_not_depend_on(name: str, change: Callable[..., Pair]) -> None:
-    found = check(name, change, 100)
+    found = check(name, change, scaled(100))
     print(f"\n{name}, {change.__name__}: median {np.median(found):.1e}, largest {max(found):.1e}")

@@ -13,6 +13,7 @@ import pytest
 
 from apmax.app.files import write_file
 from tests.reliability.killing import WORK
+from tests.reliability.soak import scaled
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
@@ -48,9 +49,9 @@ def test_work_stopped_three_times_ends_with_the_same_bits(
 def test_work_stopped_fifty_times_ends_with_the_same_bits(
     name: str, number: signal.Signals, tmp_path: Path
 ) -> None:
-    found = stopped(name, tmp_path, 50, number)
+    found = stopped(name, tmp_path, scaled(50), number)
     print(f"\n{name}, {number.name}: {found}")
-    assert found["stopped"] == 50
+    assert found["stopped"] == scaled(50)
 
 
 KILLED_WHILE_WRITING = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from apmax.objective.omega import Omega
 from apmax.objective.surrogates import SQUARED_HINGE
 from apmax.validation import Floats
 from tests.oracle.equations import project
+from tests.reliability.soak import MINUTES
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # few iterations; filters are not thread-safe
 RNG = np.random.default_rng(0)
@@ -86,10 +86,9 @@ def resident_memory() -> int:
 
 @pytest.mark.soak
 def test_memory_stays_within_two_percent_during_fits_and_reports(tmp_path: Path) -> None:
-    minutes = float(os.environ.get("APMAX_SOAK_MINUTES", "60"))
     seen: list[int] = []
     begin, count = time.monotonic(), 0
-    while time.monotonic() < begin + 60 * minutes or len(seen) < 20:
+    while time.monotonic() < begin + 60 * MINUTES or len(seen) < 20:
         weights = fit(count)
         model = ScoredModel("a", Y, expit(X @ weights[:-1] + weights[-1]))
         write_report(Report(str(count), [model]), tmp_path / "report.html")

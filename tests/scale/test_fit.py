@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from apmax import APClassifier
+from apmax.binary_target import binary_target
 from apmax.errors import CheckpointError
 from apmax.lbfgs import minimise
 from apmax.linear.base import TrainingSet
@@ -40,8 +41,7 @@ def coefficients(found: LinearFit) -> Floats:
 
 def in_memory(X: Any, y: Any, weight: Floats | None) -> Floats:
     """Return w of the full-batch fit in memory with `SETTINGS`."""
-    total = y.size if weight is None else max(weight.sum(), np.count_nonzero(weight))
-    data = TrainingSet(X, y, weight, total, np.array([0, 1])).without_zero_weights()
+    data = TrainingSet(X, binary_target(y, weight)).without_zero_weights()
     design = make_design(data.X, "maximum" if sp.issparse(X) else "deviation", data.weight)
     anchor = fit_logistic(design, data.positive, data.weight, C=1.0, total=data.total).w
     objective = ap_objective(

@@ -7,6 +7,7 @@ import runpy
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,11 +22,14 @@ from apmax.scale.cluster import partition_error
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 import dask.array as da  # noqa: E402
+from distributed.diagnostics.plugin import WorkerPlugin  # noqa: E402
 
 from apmax.dask import DaskAPClassifier  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 ROWS, PARTS = 4000, 8
+KILLS = int(os.environ.get("APMAX_KILLS", "1"))
+"""Kills in each of five stages, with and without nannies; 2 make 20 kills, of both workers."""
 
 
 def rows_of(part: int) -> np.ndarray:
@@ -40,7 +44,7 @@ def data() -> tuple[Any, Any]:
 
 
 SETTINGS = {
-    "distributed.scheduler.allowed-failures": 10,
+    "distributed.scheduler.allowed-failures": 20,
     "distributed.comm.timeouts.connect": "5s",
     "distributed.worker.use-file-locking": False,
 }
@@ -66,7 +70,7 @@ def with_nanny(workers: int, **settings: Any) -> Iterator[Any]:
 
 @contextmanager
 def without_nanny(workers: int) -> Iterator[Any]:
-    """Start a scheduler and worker processes that nobody restarts."""
+    """Start a scheduler and worker processes without nannies; others replace those that end."""
     with (
         dask.config.set(SETTINGS),
         distributed.LocalCluster(
@@ -75,31 +79,63 @@ def without_nanny(workers: int) -> Iterator[Any]:
         distributed.Client(cluster, timeout=60) as client,
     ):
         command = [*WORKER, cluster.scheduler_address, "--nthreads", "1", "--host", "127.0.0.1"]
-        nowhere = subprocess.DEVNULL
-        started = [
-            subprocess.Popen(command, stdout=nowhere, stderr=nowhere) for _ in range(workers)
-        ]
+        ended, started = threading.Event(), list[subprocess.Popen[bytes]]()
+
+        def keep_one_running() -> None:
+            """Start a worker, and another one with a new name when it was killed."""
+            while not ended.is_set():
+                nowhere = subprocess.DEVNULL
+                process = subprocess.Popen(command, stdout=nowhere, stderr=nowhere)
+                started.append(process)
+                process.wait()
+
+        keepers = [threading.Thread(target=keep_one_running) for _ in range(workers)]
         try:
+            for keeper in keepers:
+                keeper.start()
             client.wait_for_workers(workers, timeout=60)
             yield client
         finally:
+            ended.set()
             for process in started:
                 process.kill()
-                process.wait()
+            for keeper in keepers:
+                keeper.join()
 
 
-class Killer:
-    """Kills a worker each time one of the stages is reached."""
+STAGES = {
+    "loading": "raw_block",
+    "standardisation": "apmax-statistics",
+    "logistic regression": "apmax-log_loss",
+    "average precision": "apmax-vector_moments",
+    "calibration": "apmax-histogram",
+}
+"""Beginnings of the keys of tasks in each stage of a fit."""
 
-    def __init__(self, client: Any, *stages: tuple[str, int]) -> None:
-        self.client, self.stages, self.killed = client, set(stages), 0
 
-    def __call__(self, stage: str, done: int, of: int, ap: float) -> None:
-        if (stage, done) in self.stages:
-            pids = sorted(self.client.run(os.getpid).values())
-            assert os.getpid() not in pids
-            os.kill(pids[0], signal.SIGKILL)
-            self.killed += 1
+class Killer(WorkerPlugin):
+    """Kills workers when they begin a task of a stage, a given number of times per stage.
+
+    Files in a folder count the kills. So each of them happens exactly once, at the same point of
+    the fit, whichever worker gets there.
+    """
+
+    name = "killer"
+
+    def __init__(self, folder: str, kills: int) -> None:
+        self.folder, self.kills = folder, kills
+
+    def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
+        if finish != "executing":
+            return
+        name = str(key if isinstance(key, str) else key[0])
+        stage = next((one for one, first in STAGES.items() if name.startswith(first)), None)
+        for number in range(self.kills if stage else 0):
+            try:
+                os.close(os.open(f"{self.folder}/{stage} {number}", os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                continue
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
@@ -125,14 +161,15 @@ def test_without_a_cluster_the_error_says_what_to_do() -> None:
         DaskAPClassifier().fit(*data())
 
 
-def test_kills_in_every_stage_leave_the_same_bits(expected: np.ndarray) -> None:
-    with without_nanny(3) as client:
-        model = DaskAPClassifier(alpha=0.1, client=client)
-        model.on_progress = killer = Killer(
-            client, ("logistic regression", 2), ("average precision", 1)
-        )
-        model.fit(*data())
-    assert killer.killed == 2
+@pytest.mark.parametrize("cluster", [with_nanny, without_nanny])
+def test_kills_in_every_stage_leave_the_same_bits(
+    cluster: Any, expected: np.ndarray, tmp_path: Path
+) -> None:
+    with cluster(2) as client:
+        client.register_plugin(Killer(str(tmp_path), KILLS))
+        model = DaskAPClassifier(alpha=0.1, client=client).fit(*data())
+    killed = sorted(path.name for path in tmp_path.iterdir())
+    assert killed == sorted(f"{stage} {number}" for stage in STAGES for number in range(KILLS))
     np.testing.assert_array_equal(np.append(model.coef_, model.intercept_), expected)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,13 @@ def test_a_full_batch_is_the_formula(name: str) -> None:
     expected.backward()
     assert value.item() == pytest.approx(expected.item(), rel=1e-12)
     torch.testing.assert_close(scores.grad, at.grad, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_loss_can_be_sent_to_another_process(name: str) -> None:
+    loss = CASES[name][1]()
+    again = pickle.loads(pickle.dumps(loss))
+    assert again(SCORES, torch.arange(N)) == loss(SCORES, torch.arange(N))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -144,7 +152,7 @@ def test_bad_batches_are_refused_and_change_nothing(name: str) -> None:
     for scores, at, error in (
         (SCORES * 50, index, ParameterError),
         (SCORES * math.nan, index, ValueError),
-        (SCORES[:, None], index, ShapeError),
+        (SCORES[:, None].expand(-1, 2), index, ShapeError),
         (SCORES, index + 1, ParameterError),
         (SCORES, index * 0, ParameterError),
     ):

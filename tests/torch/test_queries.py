@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import pickle
 from collections import Counter
 from typing import Any
 
@@ -81,6 +82,13 @@ def test_a_full_batch_is_the_formula(name: str) -> None:
     expected.backward()
     assert value.item() == pytest.approx(expected.item(), rel=1e-12)
     torch.testing.assert_close(scores.grad, at.grad, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_loss_can_be_sent_to_another_process(name: str) -> None:
+    loss = CASES[name][1]()
+    again = pickle.loads(pickle.dumps(loss))
+    assert again(SCORES, torch.arange(N)) == loss(SCORES, torch.arange(N))
 
 
 @pytest.mark.parametrize("name", CASES)

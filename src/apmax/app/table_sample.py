@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -57,8 +58,11 @@ class Plan(NamedTuple):
 
     def codes(self, labels: Sequence[Any]) -> NDArray[np.intp]:
         """Return 1 for each positive label."""
-        code = {one: self.label is not None and same_label(one, self.label) for one in set(labels)}
-        return np.array([code[one] for one in labels], np.intp)
+        of_class = {one: self._is_positive(one) for one in set(labels)}
+        return np.array([of_class[one] for one in labels], np.intp)
+
+    def _is_positive(self, label: Any) -> bool:
+        return self.label is not None and same_label(_stripped(label), self.label)
 
 
 def load_sample(path: Any, rows: int | None, **options: Any) -> Dataset:
@@ -132,9 +136,9 @@ def _plan(counts: Mapping[str, int], positive: Any, most: int) -> Plan:
     return Plan(label, there, sizes_of_classes(there, 1, np.inf, most))
 
 
-def _counted(label: str, counts: Counter[str]) -> str:
-    """Return the label, or one for all others if there are too many."""
-    return label if label in counts or len(counts) <= MOST_LABELS else ""
+def _stripped(label: Any) -> str:
+    """Return a label as the reader of tables does."""
+    return "" if label is None else str(label).strip(" \t'")
 
 
 class _Table:
@@ -188,49 +192,54 @@ class _TextTable(_Table):
 
     def count_labels(self) -> Counter[str]:
         counts: Counter[str] = Counter()
-        for row in self._rows():
-            counts[_counted(self._label(row), counts)] += 1
-        return counts
+        for part in self._parts():
+            if len(counts) > MOST_LABELS:
+                counts[""] += len(part)
+            else:
+                counts.update(map(itemgetter(self.column), part))
+        stripped: Counter[str] = Counter()
+        for label, count in counts.items():
+            stripped[_stripped(label)] += count
+        return stripped
 
     def draw(self, copy: Path, plan: Plan) -> None:
-        draw, rows = ClassDraw(plan.there, plan.sizes, seed=0), self._rows()
+        draw = ClassDraw(plan.there, plan.sizes, seed=0)
         with copy.open("w", encoding=self.encoding, newline="") as text:
             writer = csv.writer(text, delimiter=self.layout.separator)
             if self.layout.header:
                 writer.writerow(self.layout.names)
-            while part := list(islice(rows, ROWS_AT_ONCE)):
-                codes = plan.codes([self._label(row) for row in part])
+            for part in self._parts():
+                codes = plan.codes(list(map(itemgetter(self.column), part)))
                 writer.writerows(part[k] for k in draw.rows(codes))
-
-    def _label(self, row: list[str]) -> str:
-        return row[self.column].strip(" \t'")
 
     def _open(self) -> BinaryIO:
         opened = COMPRESSED.get(self.file.suffix.lower(), open)
         return cast(BinaryIO, opened(self.file, "rb"))
 
-    def _rows(self) -> Iterator[list[str]]:
-        """Yield the rows without the header and empty lines."""
-        header = self.layout.header
+    def _parts(self) -> Iterator[list[list[str]]]:
+        """Yield the rows without the header and empty lines, many at a time."""
         with (
             self._reporting(),
             self._open() as stream,
             io.TextIOWrapper(stream, encoding=self.encoding, newline="") as text,
         ):
             reader = csv.reader(text, delimiter=self.layout.separator, skipinitialspace=True)
-            for row in reader:
-                if len(row) != self.width:
-                    if not any(map(str.strip, row)):
-                        continue
-                    raise FileFormatError(
-                        f"{self.file}, line {reader.line_num}: {len(row)} cells, expected "
-                        f"{self.width}: leave missing cells empty, but keep their separators, and "
-                        "quote cells that contain the separator"
-                    )
-                if header:
-                    header = False
-                    continue
-                yield row
+            number = 0 if self.layout.header else 1  # of the first row in a part
+            while part := list(islice(reader, ROWS_AT_ONCE)):
+                if set(map(len, part)) != {self.width}:
+                    part = [row for row in part if any(map(str.strip, row))]
+                    self._check_widths(part, number)
+                yield part[1:] if number == 0 else part
+                number += len(part)
+
+    def _check_widths(self, rows: list[list[str]], number: int) -> None:
+        for k, row in enumerate(rows):
+            if len(row) != self.width:
+                raise FileFormatError(
+                    f"{self.file}, row {number + k}: {len(row)} cells, expected {self.width}: "
+                    "leave missing cells empty, but keep their separators, and quote cells that "
+                    "contain the separator"
+                )
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:
@@ -266,8 +275,10 @@ class _ColumnarTable(_Table):
         counts: Counter[str] = Counter()
         for _, _, batch in self.source.batches([self.target]):
             for one in batch.column(self.target).value_counts().tolist():
-                label = "" if one["values"] is None else str(one["values"])
-                counts[_counted(label, counts)] += one["counts"]
+                label = _stripped(one["values"])
+                counts[label if len(counts) <= MOST_LABELS or label in counts else ""] += one[
+                    "counts"
+                ]
         return counts
 
     def draw(self, copy: Path, plan: Plan) -> None:

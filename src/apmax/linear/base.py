@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from apmax.binary_classifier import BinaryAPClassifier
-from apmax.binary_target import binary_target
+from apmax.binary_target import BinaryTarget, binary_target
 from apmax.errors import ShapeError
 from apmax.linear.design import Design, product
 from apmax.linear.platt import Calibration, calibrate, limited
@@ -28,19 +28,25 @@ VECTORS = 16
 
 
 class TrainingSet(NamedTuple):
-    """Validated data: float X (dense C-ordered or CSR), mask of positives, weights or None."""
+    """Validated data: float X (dense C-ordered or CSR) and the target."""
 
     X: Any
-    positive: Mask
-    weight: Floats | None
-    """Relative weights; None for all ones."""
-    total: float
-    """Number of examples represented: the sum of the given weights, or the number of rows if
-    that is larger, so that weights that sum to 1 do not count as a single example."""
-    classes: NDArray[Any]
-    """Both classes in sorted order."""
-    pos_index: int = 1
-    """Position of the positive class in `classes`."""
+    target: BinaryTarget
+
+    @property
+    def positive(self) -> Mask:
+        """Return the mask of positives."""
+        return self.target.positive
+
+    @property
+    def weight(self) -> Floats | None:
+        """Return relative weights; None for all ones."""
+        return self.target.weight
+
+    @property
+    def total(self) -> float:
+        """Return the number of examples that the weights stand for."""
+        return self.target.total
 
     def without_zero_weights(self) -> TrainingSet:
         """Return the examples of positive weight."""
@@ -48,18 +54,9 @@ class TrainingSet(NamedTuple):
             return self
         return self.rows(np.flatnonzero(self.weight))
 
-    def rows(self, which: NDArray[Any]) -> TrainingSet:
+    def rows(self, which: NDArray[np.intp]) -> TrainingSet:
         """Return some of the examples."""
-        weight, share = None, which.size / self.positive.size
-        if self.weight is not None:
-            weight = self.weight[which]
-            share = float(weight.sum() / self.weight.sum())
-        return self._replace(
-            X=self.X[which],
-            positive=self.positive[which],
-            weight=weight,
-            total=share * self.total,
-        )
+        return TrainingSet(self.X[which], self.target.rows(which))
 
     def thinned(self, seed: int, rows: NDArray[np.intp] | None = None) -> TrainingSet:
         """Return some of the rows, by default all, or a weighted sample of them if they are many.
@@ -67,21 +64,13 @@ class TrainingSet(NamedTuple):
         The seed makes samples of different folds independent, so that the mean of their models
         rests on more rows than one of them.
         """
-        which = np.arange(self.positive.size) if rows is None else rows
-        weight = None if self.weight is None else self.weight[which]
-        sample = sample_for_search(self.positive[which], weight, seed)
+        target = self.target if rows is None else self.target.rows(rows)
+        sample = sample_for_search(target.positive, target.weight, seed)
         if sample is None:
-            return self if rows is None else self.rows(rows)
-        chosen = which[sample[0]]
-        given = which.size / self.positive.size
-        if self.weight is not None and weight is not None:
-            given = float(weight.sum() / self.weight.sum())
-        return self._replace(
-            X=self.X[chosen],
-            positive=self.positive[chosen],
-            weight=sample[1],
-            total=given * self.total,
-        )
+            return self if rows is None else TrainingSet(self.X[rows], target)
+        chosen, weight = sample
+        of_sample = target._replace(positive=target.positive[chosen], weight=weight)
+        return TrainingSet(self.X[chosen if rows is None else rows[chosen]], of_sample)
 
 
 class LinearAPModel(BinaryAPClassifier):
@@ -125,7 +114,7 @@ class LinearAPModel(BinaryAPClassifier):
             X.sum_duplicates()
         name = type(self).__name__
         target = binary_target(y, sample_weight, pos_label=self.pos_label, estimator=name)
-        return TrainingSet(X, *target)
+        return TrainingSet(X, target)
 
     def _finish(
         self, design: Design, w: Floats, data: TrainingSet, columns: Any, result: FitResult
@@ -155,10 +144,10 @@ class LinearAPModel(BinaryAPClassifier):
         unscaled = fit.slope * design.unscaled(w)
         unscaled[-1] += fit.offset
         limits, curve = (fit.low, fit.high), fit.curve
-        if data.pos_index == 0:
+        if data.target.pos_index == 0:
             unscaled, limits = -unscaled, (-fit.high, -fit.low)
             curve = None if curve is None else -curve[:, ::-1]
-        self.classes_, self.pos_label_ = data.classes, data.classes.tolist()[data.pos_index]
+        self.classes_, self.pos_label_ = data.target.classes, data.target.pos_label
         self.coef_, self.intercept_ = unscaled[None, :-1], unscaled[-1:]
         self.log_odds_limits_, self.log_odds_curve_ = limits, curve
 

@@ -80,7 +80,7 @@ def store(
     stacklevel: int,
 ) -> None:
     """Set the fitted attributes and warn if the fit did not converge."""
-    model._set_coefficients(fitted.design, fitted.w, TrainingSet(None, *target), fitted.calibration)
+    model._set_coefficients(fitted.design, fitted.w, TrainingSet(None, target), fitted.calibration)
     model.n_features_in_ = fitted.w.size - 1
     if names is not None and all(isinstance(name, str) for name in names):
         model.feature_names_in_ = np.array(names, dtype=object)

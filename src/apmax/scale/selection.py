@@ -91,7 +91,7 @@ def choose_alpha(
     check_count(cv, "cv", at_least=2, why="it is the number of folds")
     check_gamma(gamma)
     warn_if_few(target.positive, stacklevel=3)
-    data = TrainingSet(X, *target).without_zero_weights()
+    data = TrainingSet(X, target).without_zero_weights()
     fold = row_folds(data.X, cv)
     for k in range(cv):
         if not (data.positive[fold == k].any() and data.positive[fold != k].any()):

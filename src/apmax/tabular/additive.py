@@ -341,7 +341,7 @@ def _margins_without(
     """Return margins of the rows that a split holds out, by the terms of its training rows."""
     train, test = split
     # Numbers of rows in the place of X, so that only those of the sample are expanded.
-    sample = TrainingSet(train, *target.rows(train)).thinned(number)
+    sample = TrainingSet(train, target.rows(train)).thinned(number)
     sample = sample._replace(X=matrix(terms, table.rows(sample.X)))
     with one_blas_thread(sample.X.size):
         return linear.margins_without(sample, matrix(terms, table.rows(test)))

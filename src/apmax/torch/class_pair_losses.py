@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Unpack
 
 import torch
@@ -99,16 +100,16 @@ class PartialAUCLoss(ClassPairLoss):
         lower = check_real(negatives, "negatives", above=0, why=why)
         upper = None if positives is None else check_real(positives, "positives", above=0, why=why)
 
-        def outer(u: Tensor) -> Tensor:
-            return lower * u[:, 0].log() if upper is None else u[:, 0] ** (lower / upper)
-
+        outer = partial(_scaled_log, scale=lower)
+        if upper is not None:
+            outer = partial(_power, exponent=lower / upper)
         super().__init__(outer, labels, surrogate=surrogate, gamma=gamma, spread=spread, **options)
         self.negatives, self.positives = lower, upper
         self.from_logits = check_switch(from_logits, "from_logits")
         self.total: CompositionalLoss | None = None
         if upper is not None:  # a second level: λ₊ log of the mean over the positives
             self.total = CompositionalLoss(
-                lambda u: upper * u[:, 0].log(),
+                partial(_scaled_log, scale=upper),
                 1,
                 1,
                 tracker=self.tracker,
@@ -185,8 +186,16 @@ class PNormPushLoss(ClassPairLoss):
     ) -> None:
         why = "larger powers weight the negatives at the top; 1 is the AUC"
         power = check_real(p, "p", at_least=1, why=why)
-        super().__init__(lambda u: u[:, 0] ** power, labels, **options)
+        super().__init__(partial(_power, exponent=power), labels, **options)
         self.p = power
 
     def _inner(self, losses: Tensor) -> Tensor:
         return losses.mean(1, keepdim=True)
+
+
+def _power(u: Tensor, exponent: float) -> Tensor:
+    return u[:, 0] ** exponent
+
+
+def _scaled_log(u: Tensor, scale: float) -> Tensor:
+    return scale * u[:, 0].log()

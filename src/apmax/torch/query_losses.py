@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -147,14 +148,7 @@ class NDCGLoss(QueryLoss):
         first = math.inf
         if k is not None:
             first = check_count(k, "k", why="it is the number of items that count")
-
-        def outer(u: Tensor) -> Tensor:
-            discounted = -1.0 / torch.log2(2.0 + u[:, 0])
-            if first == math.inf:
-                return discounted
-            return discounted * torch.sigmoid(2.0 * (first - 0.5 - u[:, 0]))
-
-        super().__init__(outer, 1, labels, groups, **options)
+        super().__init__(partial(_discount, first=first), 1, labels, groups, **options)
         self.k = k
         table = self.labels
         gains = _normalised_gains(
@@ -233,6 +227,14 @@ class ListwiseLoss(QueryLoss):
 
     def _settings(self) -> dict[str, Any]:
         return {"labels": self.labels.fingerprint(), "temperature": self.temperature}
+
+
+def _discount(u: Tensor, first: float) -> Tensor:
+    """−ψ(u) / log₂(2 + u) of the `first` items."""
+    discounted = -1.0 / torch.log2(2.0 + u[:, 0])
+    if first == math.inf:
+        return discounted
+    return discounted * torch.sigmoid(2.0 * (first - 0.5 - u[:, 0]))
 
 
 def _log(u: Tensor) -> Tensor:
