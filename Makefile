@@ -9,7 +9,7 @@ DEMO_READY := .venv/.demo-ready
 AXE := .browser/axe.min.js
 AXE_SHA256 := 2277b0a3ef47af9b52497faa3e71598e86e0a0e5e6eb295207a5657ede4709af
 
-.PHONY: help setup test test-min soak lint format demo picture bench bench-linear bench-quality bench-torch bench-surrogates bench-tabular bench-remedies bench-scale browser docs docs-gallery docs-serve numbers dist audit hashes clean bench-app bench-trackers
+.PHONY: help setup test test-min soak lint format demo picture bench bench-linear bench-quality bench-defaults bench-torch bench-surrogates bench-tabular bench-remedies bench-scale browser docs docs-gallery docs-serve numbers dist audit hashes clean bench-app bench-trackers
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
@@ -69,6 +69,9 @@ bench-linear: setup  ## benchmark the linear solvers against PyTorch and Logisti
 
 bench-quality: setup  ## compare test AP with LogisticRegressionCV and boosted trees on real data
 	@$(BIN)/python -m benchmarks.linear_quality
+
+bench-defaults: setup  ## compare settings of the linear models by held-out AP
+	@$(ONE_THREAD) $(BIN)/python -m benchmarks.linear_defaults
 
 bench-torch: setup  ## benchmark a step of APLoss and ADAP against cross-entropy and Adam
 	@$(BIN)/python -m benchmarks.torch_speed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -33,21 +34,22 @@ class Line(NamedTuple):
 
 def report(name: str, lines: Iterable[Line]) -> int:
     """Print lines as they come, store them, and return the number of missed bars."""
-    measured = []
+    stored, missed = [], 0
     for line in lines:
         print(line, flush=True)
-        measured.append(line)
-    stored = [{**line._asdict(), "measured": float(f"{line.measured:.4g}")} for line in measured]
+        missed += not line.kept
+        number = float(f"{line.measured:.4g}")
+        load = {"load": round(os.getloadavg()[0], 1), "cores": os.cpu_count()}
+        stored.append(line._asdict() | {"measured": number} | load)
     (RESULTS / f"{name}.json").write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n")
-    missed = sum(not line.kept for line in measured)
     print(f"{missed} bar(s) missed" if missed else "every bar is kept")
     return missed
 
 
 def medians(
-    repeats: int, *sides: Callable[[], Any], clock: Callable[[], float] = time.perf_counter
+    repeats: int, *sides: Callable[[], Any], clock: Callable[[], float] = time.process_time
 ) -> list[float]:
-    """Median seconds of each side, run in turn, there and back, after one warm-up each."""
+    """Median CPU seconds of each side, run in turn, there and back, after one warm-up each."""
     times = np.empty((repeats, len(sides)))
     for side in sides:
         side()

@@ -8,6 +8,7 @@ positives divided by those of a batch.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import torch
@@ -15,26 +16,27 @@ from torch import Tensor, nn
 
 from apmax import average_precision
 from apmax.torch import APLoss, ExactAPLoss, PositiveNegativeBatchSampler
+from benchmarks.timing import RESULTS
 
 FEATURES, BATCH, POSITIVES, SHARE = 20, 64, 16, 0.03
 RATIOS = (1, 10, 100, 1000)
-STEPS = (100, 500, 2000)
+STEPS, SHOWN = (100, 500, 2000), 500
 AVERAGED = 400
 
 
 def trackers(ratio: int) -> dict[str, dict[str, Any]]:
     return {
-        "randomized, 0.9/√t": {
+        "randomized coordinate, 0.9/√t (the paper's)": {
             "tracker": "randomized_coordinate", "beta0": 0.9, "schedule": "inverse_sqrt",
         },
-        "randomized, B/m": {
+        "randomized coordinate, B/m": {
             "tracker": "randomized_coordinate", "beta0": 1 / ratio, "schedule": "constant",
         },
         "moving average, 0.9": {"tracker": "moving_average", "beta0": 0.9},
         "moving average, 0.5": {"tracker": "moving_average", "beta0": 0.5},
         "moving average, 0.2": {"tracker": "moving_average", "beta0": 0.2},
         "none": {"tracker": "none"},
-        "elapsed average, 0.9/√t": {"tracker": "elapsed_average"},
+        "elapsed average, 0.9/√t (the default)": {"tracker": "elapsed_average"},
     }  # fmt: skip
 
 
@@ -91,15 +93,21 @@ def measure(X: Tensor, y: Tensor, options: dict[str, Any]) -> list[tuple[float, 
 
 
 def main() -> None:
+    """Print all figures, and store those of `SHOWN` steps by tracker and m/B."""
     torch.set_num_threads(1)
+    stored: dict[str, dict[str, list[float]]] = {}
     titles = "   ".join(f"t = {t:<4} size cosine     AP" for t in STEPS)
     for ratio in RATIOS:
         X, y = make_data(ratio * POSITIVES)
-        print(f"\nm/B = {ratio:<22} {titles}")
+        print(f"\nm/B = {ratio:<38} {titles}")
         for name, options in trackers(ratio).items():
             columns = measure(X, y, options)
+            shown = [round(value, 3) for value in columns[STEPS.index(SHOWN)]]
+            stored.setdefault(name, {})[str(ratio)] = shown
             text = "   ".join(f"         {s:4.2f} {c:6.2f} {ap:6.3f}" for s, c, ap in columns)
-            print(f"{name:<28} {text}", flush=True)
+            print(f"{name:<44} {text}", flush=True)
+    text = json.dumps(stored, indent=1, ensure_ascii=False)
+    (RESULTS / "tracker_gradients.json").write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

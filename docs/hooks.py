@@ -15,13 +15,14 @@ PAGES = {
     "SECURITY.md": "security.md",
 }
 """Files of the root, and the pages that they are on the site."""
+EXAMPLE = re.compile(r"\]\(\.\./examples/gallery/(\w+)\.py\)")
 CODE = re.compile(r"\]\(\.\./((?:examples|tests|benchmarks|experiments|src|LICENSE)[^)]*)\)")
 
 
 def on_config(config: Any) -> Any:
     """Show the version of the package in the footer."""
     text = (ROOT / "src" / "apmax" / "_version.py").read_text(encoding="utf-8")
-    version = re.search(r'"(.+)"', text)
+    version = re.search(r'__version__ = "(.+)"', text)
     assert version is not None
     config.copyright = f"apmax {version[1]}, BSD-3-Clause"
     return config
@@ -36,9 +37,10 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Let links to the root lead to these pages, and links to code to the repository."""
+    """Let links lead to these pages, to the gallery, and links to other code to the repository."""
     for source, name in PAGES.items():
         markdown = markdown.replace(f"](../{source}", f"]({name}").replace(
             f"]({source}", f"]({name}"
         )
+    markdown = EXAMPLE.sub(r"](gallery/\1.md)", markdown)
     return CODE.sub(rf"]({config.extra['repository']}/blob/main/\1)", markdown)

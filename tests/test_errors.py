@@ -127,6 +127,8 @@ def load_damaged_checkpoint() -> None:
 
     found = MemoryBlocks(np.eye(2), np.array([True, False])).fold(statistics, merge_statistics)
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        file.write(b"{}\n")
+        file.flush()
         Checkpoint(file.name).load({}, found)
 
 

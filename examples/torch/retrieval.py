@@ -48,7 +48,7 @@ def train(epochs: int = 60) -> dict[str, float]:
             for batch in sampler:
                 index = torch.tensor(batch)
                 optimizer.zero_grad()
-                loss(model(X[index])[:, 0], index).backward()
+                loss(model(X[index])[:, 0], index, relevance[index]).backward()
                 optimizer.step()
         found[name] = test_ndcg(model)
     return found

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from apmax._version import __version__
 
 if TYPE_CHECKING:
-    from apmax.app.model import load
+    from apmax.app.pipeline import load
     from apmax.errors import ApmaxError
     from apmax.linear import APClassifier, APClassifierCV, FitResult, StochasticAPClassifier
     from apmax.metrics import (
@@ -35,7 +35,7 @@ _HOME = {
     "Surrogate": "apmax.objective.surrogates",
     "SurrogateAP": "apmax.objective.exact",
     "average_precision": "apmax.metrics",
-    "load": "apmax.app.model",
+    "load": "apmax.app.pipeline",
     "operating_point": "apmax.metrics",
     "surrogate_ap": "apmax.objective.exact",
 }

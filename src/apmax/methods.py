@@ -61,7 +61,16 @@ LOG_OF_ZERO = -800.0
 
 @dataclass(frozen=True)
 class Tracker:
-    """How U, the tracked inner values of all positives, follows new estimates."""
+    """How U, the tracked inner values of all positives, follows new estimates.
+
+    The fields are the switches that the back ends read. `TRACKERS` has the built-in ones.
+
+    Examples
+    --------
+    >>> from apmax.methods import TRACKERS
+    >>> TRACKERS["moving_average"].remembers
+    True
+    """
 
     name: str
     remembers: bool = True
@@ -76,10 +85,20 @@ class Tracker:
 
 @dataclass(frozen=True)
 class Direction:
-    """How a gradient estimate becomes a step."""
+    """How a gradient estimate becomes a step.
+
+    `DIRECTIONS` has the built-in ones.
+
+    Examples
+    --------
+    >>> from apmax.methods import DIRECTIONS
+    >>> DIRECTIONS["amsgrad"].bound
+    'largest'
+    """
 
     name: str
     momentum: bool = True
+    """Whether the step follows a moving average of the gradients."""
     second_moment: Literal["none", "moving", "running"] = "none"
     """Average of the squared gradients: none, exponential, or the mean of all rounds."""
     bound: Literal["none", "largest", "clipped"] = "none"
@@ -94,7 +113,16 @@ class Direction:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How η, β₀ and β₁ change with the round t = 1, 2, …; β′ is constant."""
+    """How η, β₀ and β₁ change with the round t = 1, 2, …; β′ is constant.
+
+    `SCHEDULES` has the built-in ones.
+
+    Examples
+    --------
+    >>> from apmax.methods import Schedule
+    >>> Schedule("inverse_cbrt", power=1 / 3).at(0.8, 8)
+    0.4
+    """
 
     name: str
     power: float = 0.0
@@ -156,6 +184,14 @@ class Method:
     pairs : {"population", "batch"}
         "population" weights each class of a batch by its own sampling rate, so that the pair
         sums are unbiased for the whole data set; "batch" treats the batch as the data set.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from apmax.methods import METHODS
+    >>> steady = replace(METHODS["adap-adam"], name="steady-adap", tracker="moving_average")
+    >>> steady.tracker.decays
+    False
     """
 
     name: str
@@ -210,7 +246,26 @@ METHODS: Registry[Method] = Registry("method", {row[0]: Method(*row) for row in 
 
 
 def register(method: Method) -> Method:
-    """Make `method` available by its name wherever a method can be named."""
+    """Make `method` available by its name wherever a method can be named.
+
+    Parameters
+    ----------
+    method : Method
+        Its name must be new.
+
+    Returns
+    -------
+    Method
+        The same method.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from apmax import StochasticAPClassifier, methods
+    >>> slow = replace(methods.METHODS["soap-sgd"], name="slow-soap", schedule="inverse_sqrt")
+    >>> _ = methods.register(slow)
+    >>> model = StochasticAPClassifier("slow-soap")
+    """
     return METHODS.add(method.name, method)
 
 

@@ -27,12 +27,19 @@ COMPILED_FROM = 1 << 12
 
 
 class OperatingPoint(NamedTuple):
-    """Precision, recall and alert rate when every score ≥ `threshold` raises an alert."""
+    """Precision, recall and alert rate when every score ≥ `threshold` raises an alert.
+
+    :func:`operating_point` returns it.
+    """
 
     threshold: float
+    """Lowest score that raises an alert."""
     precision: float
+    """Share of positives among the alerts."""
     recall: float
+    """Share of the positives that raise an alert."""
     alert_rate: float
+    """Share of all examples that raise an alert."""
 
 
 def average_precision(

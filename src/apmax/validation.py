@@ -54,19 +54,24 @@ def check_scores(scores: ArrayLike, *, name: str = "scores") -> Floats:
     return vector
 
 
-def check_labels(y: ArrayLike, *, pos_label: Any = None, name: str = "y") -> Mask:
-    """Return the mask of positives of labels in bool, {0, 1}, {-1, 1}, or with `pos_label`."""
+def check_labels(
+    y: ArrayLike, *, pos_label: Any = None, name: str = "y", remedy: str = "pass pos_label="
+) -> Mask:
+    """Return the mask of positives of labels in bool, {0, 1}, {-1, 1}, or with `pos_label`.
+
+    `remedy` ends the messages about labels that do not say which class is positive.
+    """
     raw = _as_vector(y, name)
     check_no_label_is_missing(raw, name)
     positive = plain_positives(raw) if pos_label is None else None
     if positive is None:
-        positive = _positives_among(raw, pos_label, name)
+        positive = _positives_among(raw, pos_label, name, remedy)
     if not positive.any():
         wanted = 1 if pos_label is None else pos_label
         present = ", ".join(_shown(raw)[:5])
         raise NoPositiveError(
             f"`{name}` holds no positive example: no label equals {wanted!r} (labels are "
-            f"{present}); check the labels or pass pos_label="
+            f"{present}); check the labels or {remedy}"
         )
     return kernel_view(np.ascontiguousarray(positive, dtype=bool))
 
@@ -271,7 +276,7 @@ def _shown(raw: NDArray[Any]) -> list[str]:
     return [repr(one) for one in classes]
 
 
-def _positives_among(raw: NDArray[Any], pos_label: Any, name: str) -> Mask:
+def _positives_among(raw: NDArray[Any], pos_label: Any, name: str, remedy: str) -> Mask:
     """Return the positives by `pos_label`, or raise if that is not possible."""
     classes = _shown(raw)
     shown = ", ".join(classes[:5]) + (", …" if len(classes) > 5 else "")
@@ -282,7 +287,7 @@ def _positives_among(raw: NDArray[Any], pos_label: Any, name: str) -> Mask:
         )
     if pos_label is None:
         raise LabelError(
-            f"`{name}` holds {shown}, which does not say which class is positive: pass pos_label="
+            f"`{name}` holds {shown}, which does not say which class is positive: {remedy}"
         )
     if np.ndim(pos_label) != 0:
         raise LabelError(f"`pos_label` must be one label, got {pos_label!r}: one of {shown}")

@@ -44,6 +44,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     tied = Report("Nothing to choose", [ScoredModel("tied", [1, 0, 0, 0], [0.3] * 4)])
     reports = {"full": full_report(), "one": Report("One", [make_scored()]), "tied": tied}
+    reports["stored"] = Report("Stored", [make_scored()], threshold=0.3)
     return {name: write_report(one, folder / f"{name}.html") for name, one in reports.items()}
 
 
@@ -109,6 +110,13 @@ def test_the_slider_is_moved_by_keyboard_and_the_numbers_follow(open_page: Open)
     slider.send_keys(Keys.HOME)
     assert number(browser, "recall") == 100
     assert number(browser, "rate") == 1000
+
+
+def test_the_slider_starts_at_the_stored_threshold(open_page: Open) -> None:
+    browser = open_page("stored")
+    assert number(browser, "threshold") == 0.3
+    alerts = make_scored().probabilities >= 0.3
+    assert number(browser, "tp") + number(browser, "fp") == alerts.sum()
 
 
 def test_the_cost_slider_goes_to_the_cheapest_threshold(open_page: Open) -> None:

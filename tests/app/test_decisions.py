@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pytest
 
+from apmax.app.archive import Fields
 from apmax.app.decisions import Decision, choose, make_rule, select
 from apmax.errors import ModelFileError, ParameterError, UnreachableTargetError
 
@@ -106,8 +108,8 @@ def test_rules_that_need_no_labels_are_not_stored(option: dict[str, Any]) -> Non
 GOOD = Decision(0.25, "recall ≥ 0.5", "v.csv", rows=10, positives=4, alerts=3, true_alerts=2)
 
 
-def test_decisions_survive_metadata() -> None:
-    assert Decision.from_metadata(GOOD.as_metadata()) == GOOD
+def test_decisions_return_from_a_file() -> None:
+    assert Decision.stored(Fields(asdict(GOOD), {})) == GOOD
 
 
 @pytest.mark.parametrize(
@@ -115,12 +117,10 @@ def test_decisions_survive_metadata() -> None:
     [
         {"threshold": float("nan")}, {"threshold": 2.0}, {"threshold": "0.5"}, {"rule": 3},
         {"alerts": 0}, {"alerts": True}, {"true_alerts": 4}, {"positives": 0}, {"rows": 2},
-        {"further": 1},
+        {"data": None},
     ],
     ids=str,
 )  # fmt: skip
-def test_wrong_metadata_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ModelFileError, match="operating point"):
-        Decision.from_metadata({**GOOD.as_metadata(), **wrong})
-    with pytest.raises(ModelFileError, match="operating point"):
-        Decision.from_metadata(list(wrong))
+def test_wrong_decisions_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ModelFileError, match=f"operating point|{next(iter(wrong))!r} is missing"):
+        Decision.stored(Fields({**asdict(GOOD), **wrong}, {}))

@@ -11,6 +11,7 @@ import tracemalloc
 import warnings
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 import apmax
 from apmax import AdditiveAPClassifier, AutoAPClassifier
+from apmax.app import archive
 from apmax.app.archive import read_archive, write_archive
+from apmax.app.decisions import Rule, choose
+from apmax.app.drift import DriftWarning
+from apmax.app.features import TableEncoder
 from apmax.app.io import Dataset, load
 from apmax.app.model import Model, load_model, save_model
 from apmax.app.stored_models import classifier_document, classifier_from
@@ -93,9 +99,22 @@ def test_explanations_sum_to_the_log_odds_and_return_from_the_file(
     assert parts["city"].std() > 0.1
 
 
-def test_trees_have_no_explanations(trained: dict[str, TrainedModel]) -> None:
-    with pytest.raises(ParameterError, match="--model additive"):
-        trained["trees"].model.explain(NEW)
+@pytest.mark.parametrize("name", ["trees", "stack"])
+def test_trees_are_explained_by_typical_values(
+    trained: dict[str, TrainedModel], name: str, tmp_path: Path
+) -> None:
+    model = trained[name].model
+    save_model(model, tmp_path / "m.apmax")
+    parts = apmax.load(tmp_path / "m.apmax").explain(NEW)
+    assert list(parts) == ["income", "city", "since"]
+    assert model.preprocessor is not None
+    typical = model.preprocessor.typical_
+    assert typical["city"] == made_loans(400, 0)["city"].mode()[0]
+    assert typical["income"] == made_loans(400, 0)["income"].quantile(interpolation="lower")
+    changed = model.log_odds(NEW) - model.log_odds(NEW.assign(city=typical["city"]))
+    np.testing.assert_allclose(parts["city"], changed, atol=1e-12)
+    assert (parts["city"][NEW["city"] == typical["city"]] == 0).all()
+    assert parts["since"].notna().all()
 
 
 def test_the_python_api_returns_a_fitted_pipeline(model: Model, tmp_path: Path) -> None:
@@ -109,6 +128,51 @@ def test_the_python_api_returns_a_fitted_pipeline(model: Model, tmp_path: Path) 
     assert pipeline.score(NEW, NEW["defaulted"]) > 0.1
     assert [one.model for one in pipeline.leaderboard_ if one.chosen] == ["stack"]
     assert pipeline.operating_point_ is None
+
+
+def test_predict_uses_the_stored_threshold(model: Model, tmp_path: Path) -> None:
+    point = choose(Rule("share", 0.3, "top 30%"), NEW["defaulted"] == "yes",
+                   model.probability(NEW), "new.csv")  # fmt: skip
+    save_model(replace(model, operating_point=point), tmp_path / "m.apmax")
+    pipeline = apmax.load(tmp_path / "m.apmax")
+    assert pipeline.operating_point_ == point
+    np.testing.assert_array_equal(
+        pipeline.predict(NEW) == "yes", pipeline.predict_proba(NEW)[:, 1] >= point.threshold
+    )
+    assert (pipeline.predict(NEW) == "yes").sum() == point.alerts
+    pipeline.operating_point_ = apmax.operating_point(
+        NEW["defaulted"] == "yes", pipeline.predict_proba(NEW)[:, 1], recall=1.0
+    )
+    assert (pipeline.predict(NEW)[NEW["defaulted"] == "yes"] == "yes").all()
+    pipeline.operating_point_ = None
+    assert (pipeline.predict(NEW) == "yes").sum() == (model.probability(NEW) >= 0.5).sum()
+
+
+def test_a_clone_can_be_fitted_again(model: Model, tmp_path: Path) -> None:
+    save_model(model, tmp_path / "m.apmax")
+    again = clone(apmax.load(tmp_path / "m.apmax"))
+    again.set_params(classifier=LogisticRegression(), table=TableEncoder())
+    labels = made_loans(200, 5)["defaulted"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # incomes are not scaled
+        assert set(again.fit(NEW, labels).predict(NEW)) <= {"yes", "no"}
+    with pytest.raises(ParameterError, match=r"apmax\.load"):
+        again.explain(NEW)
+
+
+def test_predictions_in_python_warn_of_drift(model: Model, tmp_path: Path) -> None:
+    save_model(model, tmp_path / "m.apmax")
+    pipeline = apmax.load(tmp_path / "m.apmax")
+    known = made_loans(200, 5)
+    for method in (pipeline.predict, pipeline.predict_proba, pipeline.decision_function):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DriftWarning)
+            method(known)
+        with pytest.warns(DriftWarning, match="'income': 200 of 200 values are not a number") as w:
+            method(known.assign(income="lots"))
+        assert w[0].filename == __file__
+    with pytest.raises(ParameterError, match="no column 'income'"):
+        pipeline.predict(known.drop(columns="income"))
 
 
 def test_the_positive_label_may_sort_first(loans: Dataset, tmp_path: Path) -> None:
@@ -171,15 +235,19 @@ def test_wide_sparse_matrices_are_compared_by_linear_models_only() -> None:
         train_model(dataset, model="linear", minutes=1)
 
 
+def _members(stored: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(stored)) as opened:
+        return {name: opened.read(name) for name in opened.namelist()}
+
+
 def changed(stored: bytes, edit: Callable[[dict[str, bytes]], None], method: int = 0) -> bytes:
     """Return the archive with its members edited."""
-    with zipfile.ZipFile(io.BytesIO(stored)) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
+    members = _members(stored)
     edit(members)
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", compression=method) as archive:
+    with zipfile.ZipFile(buffer, "w", compression=method) as made:
         for name, content in members.items():
-            archive.writestr(name, content)
+            made.writestr(name, content)
     return buffer.getvalue()
 
 
@@ -219,15 +287,35 @@ def test_archives_that_expand_are_refused(tmp_path: Path, stored: bytes) -> None
     refused(other, tmp_path, "not one that apmax writes")
 
 
+def test_archives_have_an_absolute_limit(
+    tmp_path: Path, stored: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = sum(len(content) for content in _members(stored).values())
+    monkeypatch.setattr(archive, "MAX_BYTES", size)
+    read_archive(stored)
+    monkeypatch.setattr(archive, "MAX_BYTES", size - 1)
+    refused(stored, tmp_path, "not one that apmax writes")
+
+
+def test_limits_and_codes_of_linear_models_are_checked() -> None:
+    document = {"kind": "linear", "classes": ["a", "b"], "positive": "b", "intercept": 0.0}
+    document |= {"coef": np.ones(2)}
+    sound = read_archive(write_archive({**document, "limits": [-1, 2.5]}))
+    assert classifier_from(sound).log_odds_limits_ == (-1.0, 2.5)
+    for limits in ([2, 1], [1], [1, 2, 3], ["1", "2"], [True, 2], "12", [1, None]):
+        with pytest.raises((ModelFileError, ValueError)):
+            classifier_from(read_archive(write_archive({**document, "limits": limits})))
+
+
 def test_wrong_fields_are_refused(tmp_path: Path, stored: bytes) -> None:
     for wrong, message in (
         ({"format": "other"}, "not a model"),
-        ({"schema": 99}, "reads schema 3"),
+        ({"schema": 99}, "reads schema 4"),
         ({"positive": 1}, "'positive' is missing or has a wrong type"),
         ({"positive": "other"}, "labels are not those"),
         ({"against_rest": "abc"}, "'against_rest'"),
         ({"facts": []}, "'facts'"),
-        ({"operating_point": {"threshold": 0.5}}, "operating point"),
+        ({"operating_point": {"threshold": 0.5}}, "'rule' is missing"),
         ({"profile": {"rows": 1}}, "profile"),
         ({"preprocessor": None}, "features of the table"),
         ({"classifier": {"kind": "system"}}, "'classes'"),
@@ -264,7 +352,7 @@ def test_every_field_of_the_classifier_is_checked(tmp_path: Path, stored: bytes)
         holder = other
         for key in path[:-1]:
             holder = holder[key]
-        if path[-1] in ("mean_contributions", "rest", "named", "knots", "best", "positive"):
+        if path[-1] in ("mean_contributions", "named", "knots", "best", "positive"):
             continue
         holder[path[-1]] = {"odd": [1.5, None]}
         edited = json.dumps({**document, "classifier": other}).encode()
@@ -312,9 +400,9 @@ def test_files_that_are_not_models_are_refused(tmp_path: Path) -> None:
 
 def test_a_member_that_is_larger_than_stated_is_refused_before_it_is_expanded() -> None:
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("model.json", "{}")
-        archive.writestr("0.npy", bytes(50_000_000))
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr("model.json", "{}")
+        made.writestr("0.npy", bytes(50_000_000))
     content = bytearray(stream.getvalue())
     record = content.rindex(b"PK\x01\x02")  # of the last member, in the central directory
     content[record + 24 : record + 28] = (10).to_bytes(4, "little")

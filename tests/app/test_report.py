@@ -7,6 +7,7 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -206,6 +207,13 @@ class Page(HTMLParser):
             self.words += data
 
 
+def slider_data(text: str) -> Any:
+    """Return what the script of a page reads."""
+    found = re.search(r'id="data">(.*?)</script>', text, flags=re.S)
+    assert found is not None
+    return json.loads(found.group(1))
+
+
 def test_the_page_contains_all_sections_and_the_winner_comes_first() -> None:
     text = render(full_report())
     page = Page(text)
@@ -222,7 +230,7 @@ def test_the_page_contains_all_sections_and_the_winner_comes_first() -> None:
         assert needed in page.words
     assert "feature 25" not in page.words  # only the largest weights
     assert "13 less important categories are not shown" in page.words
-    assert "3 less important effects" in page.words
+    assert "Less important effects: 3" in page.words
     assert len(set(page.ids)) == len(page.ids)
 
 
@@ -240,6 +248,22 @@ def test_the_winner_is_the_chosen_model_of_the_leaderboard() -> None:
     assert Report("One", [make_scored()]).standing is None
 
 
+@pytest.mark.parametrize("digits", [2, None])
+def test_the_stored_threshold_comes_first(digits: int | None) -> None:
+    scored = make_scored(digits=digits)
+    text = render(Report("Stored", [scored], threshold=0.3))
+    alerts = scored.probabilities >= 0.3
+    assert "At the stored threshold" in text
+    assert f"{100 * scored.y[alerts].mean():.1f}\u202f%</dd>" in text
+    data = slider_data(text)
+    model, start = data["models"][0], data["start"]
+    assert model["thresholds"][start] == "0.3"
+    assert (model["all"][start], model["true"][start]) == (alerts.sum(), scored.y[alerts].sum())
+    unreached = render(Report("Too high", [scored], threshold=1.0))
+    assert "At 80 % recall" in unreached
+    assert slider_data(unreached)["start"] is None
+
+
 def test_names_from_the_data_cannot_inject_markup() -> None:
     text = render(full_report())
     page = Page(text)
@@ -252,9 +276,7 @@ def test_names_from_the_data_cannot_inject_markup() -> None:
 
 def test_the_slider_data_match_the_counts() -> None:
     report = full_report()
-    found = re.search(r'id="data">(.*?)</script>', render(report), flags=re.S)
-    assert found is not None
-    data = json.loads(found.group(1))
+    data = slider_data(render(report))
     models = data["models"]
     assert models[data["best"]]["name"] == "additive"
     assert [model["name"] for model in models] == [result.name for result in report.results]

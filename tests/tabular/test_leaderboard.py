@@ -64,58 +64,6 @@ def test_the_simplest_comes_first_among_equals() -> None:
     assert simplest_within_error(["first", "second"], same, 0.5) == "first"
 
 
-def board_of(**ap: list[float]) -> Leaderboard:
-    found = {name.replace("_", "-"): np.array(values) for name, values in ap.items()}
-    ones = dict.fromkeys(found, 1.0)
-    return Leaderboard.of(found, ones, ones, 0.2, "logistic")
-
-
-ADVICE = {
-    "Use additive: simplest model within one standard error of the best (stack, +0.010 ± 0.023).": {
-        # Behind the stack by .05, -.03, .01, .01: mean .01, s = .03266; SE = s·√(1/4 + 1/4) = .0231
-        "logistic": [0.30, 0.31, 0.30, 0.31],
-        "additive": [0.45, 0.53, 0.49, 0.49],
-        "stack": [0.50, 0.50, 0.50, 0.50],
-    },
-    "Use random-forest: no simpler model is within one standard error (nearest "
-    "boosting-20x100, -0.100 ± 0.000).": {
-        "logistic": [0.23, 0.24, 0.21, 0.22],
-        "boosting_20x100": [0.30, 0.40, 0.30, 0.40],
-        "random_forest": [0.40, 0.50, 0.40, 0.50],
-    },
-    "Use logistic: simplest of all models, with the highest AP.": {
-        "logistic": [0.5, 0.6],
-        "stack": [0.4, 0.5],
-    },
-    "Use logistic: simplest model within one standard error of the best (stack, +0.100 ± 0.857).": {
-        # Behind by .8, -.6: s = .98995, and s·√(1/2 + 1/4) = .857
-        "logistic": [0.1, 0.9],
-        "additive": [0.2, 0.3],
-        "stack": [0.9, 0.3],
-    },
-    "additive is the only model compared.": {"additive": [0.5, 0.6]},
-    "Use stack: highest AP on a single fold, so compare on more folds.": {
-        "logistic": [0.1],
-        "stack": [0.2],
-    },
-}
-
-
-@pytest.mark.parametrize("sentence", ADVICE)
-def test_advice_names_the_simplest_model_within_one_standard_error(sentence: str) -> None:
-    """Also for the pair of models that went wrong once: .227, .216 and trees at .301."""
-    assert board_of(**ADVICE[sentence]).advice() == sentence
-
-
-def test_advice_does_not_contradict_the_choice_of_the_best_model() -> None:
-    ap = {"logistic": np.array([0.1, 0.9]), "stack": np.array([0.9, 0.3])}
-    ones = dict.fromkeys(ap, 1.0)
-    assert Leaderboard.of(ap, ones, ones, 0.2, "stack").advice() == (
-        "logistic is the simplest model within one standard error of the best "
-        "(stack, +0.100 ± 0.857)."
-    )
-
-
 def test_print_shows_a_table() -> None:
     lines = str(BOARD).splitlines()
     assert lines[0].split() == [

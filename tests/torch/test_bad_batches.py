@@ -12,6 +12,7 @@ import torch
 from apmax import surrogate_ap
 from apmax.errors import (
     ApmaxError,
+    BackendError,
     LabelError,
     NonFiniteError,
     NoPositiveError,
@@ -188,6 +189,40 @@ def test_labels_of_a_batch_reveal_a_wrong_index(which: int, kind: Any) -> None:
     with pytest.raises(ShapeError, match="shape of `scores`"):
         loss(SCORES[GOOD], GOOD, labels[1:])
     assert_same_state(loss, before)
+
+
+BAD_LABELS: dict[str, tuple[Any, Any]] = {
+    "probabilities": (torch.from_numpy(POSITIVE)[GOOD] * 0.9, LabelError),
+    "NaN for negatives": (torch.where(torch.from_numpy(POSITIVE)[GOOD], 1.0, math.nan), LabelError),
+    "classes 1 and 2": (2 - torch.from_numpy(POSITIVE)[GOOD].long(), LabelError),
+    "text": (["yes" if one else "no" for one in POSITIVE[GOOD]], NotNumericError),
+    "a row": (torch.from_numpy(POSITIVE)[GOOD][None], ShapeError),
+    "too few": (POSITIVE[GOOD][1:], ShapeError),
+}
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("name", BAD_LABELS)
+def test_bad_labels_of_a_batch_are_refused_and_change_nothing(name: str, which: int) -> None:
+    loss = both_ways(POSITIVE)[which]
+    before, (labels, error) = saved(loss), BAD_LABELS[name]
+    with pytest.raises(error, match="`labels`"):
+        loss(SCORES[GOOD], GOOD, labels)
+    assert_same_state(loss, before)
+    loss(SCORES[GOOD], GOOD, POSITIVE[GOOD][:, None])  # a column is one label per example
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_second_derivatives_are_refused(which: int) -> None:
+    scores = SCORES[GOOD].clone().requires_grad_()
+    value = both_ways(POSITIVE)[which](scores, GOOD)
+    with pytest.raises(BackendError, match="create_graph"):
+        value.backward(create_graph=True)
+
+
+def test_labels_in_the_place_of_the_index_are_noticed() -> None:
+    with pytest.raises(NotNumericError, match=r"loss\(scores, index, labels\)"):
+        APLoss(POSITIVE)(SCORES[GOOD], torch.from_numpy(POSITIVE)[GOOD].float(), GOOD)
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["compiled", "torch"])

@@ -102,7 +102,7 @@ def test_bad_batches_are_refused(make: Any) -> None:
         (scores, torch.tensor([1, 0, 2, 0]), LabelError),
         (scores, torch.tensor([1, 0, -1, 0]), LabelError),
         (scores, torch.tensor([1, 0, math.nan, 0]), LabelError),
-        (scores, [1, 0, 1, 0], ShapeError),
+        (scores, ["a", "b", "a", "b"], NotNumericError),
         (scores.numpy(), labels, NotNumericError),
         (torch.rand(4, 2), torch.tensor([[1, -1]] * 4), LabelError),
     ]

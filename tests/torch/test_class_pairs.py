@@ -56,6 +56,25 @@ def test_a_full_batch_is_the_formula(name: str) -> None:
     torch.testing.assert_close(scores.grad, at.grad, rtol=1e-9, atol=1e-15)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_labels_of_a_batch_reveal_a_wrong_index(name: str) -> None:
+    loss, index = CASES[name][1](), torch.arange(5, 15)
+    before = saved(loss)
+    with pytest.raises(LabelError, match="1 of 10 examples: example 9 is negative for the loss"):
+        loss(SCORES[index], index, Y[index - 1])
+    assert_same_state(loss, before)
+    assert loss(SCORES[index], index, Y[index]) == CASES[name][1]()(SCORES[index], index)
+
+
+def test_partial_auc_of_another_temperature_does_not_load() -> None:
+    state = saved(PartialAUCLoss(POSITIVE, negatives=0.3))
+    with (
+        pytest.raises(RuntimeError, match="the same labels, surrogate, gamma, negatives"),
+        pytest.warns(UserWarning, match="its U is not loaded"),
+    ):
+        PartialAUCLoss(POSITIVE, negatives=0.1).load_state_dict(state)
+
+
 @pytest.mark.parametrize("name", ["one-way", "two-way"])
 def test_partial_auc_of_logits_is_that_of_their_sigmoid(name: str) -> None:
     formula, make = CASES[name]

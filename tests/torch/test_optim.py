@@ -104,6 +104,14 @@ def test_a_checkpoint_brings_back_the_same_run(name: str) -> None:
         assert torch.equal(p, q)
 
 
+def test_a_checkpoint_of_another_optimizer_is_refused() -> None:
+    w = torch.nn.Parameter(torch.ones(2))
+    optimizer = ADAP([w], lr=0.5)
+    with pytest.raises(ParameterError, match="another optimizer than ADAP"):
+        optimizer.load_state_dict(torch.optim.Adam([w]).state_dict())
+    assert optimizer.param_groups[0]["lr"] == 0.5
+
+
 def test_parameter_groups_have_their_own_options() -> None:
     slow, fast = parameters(1), parameters(1)
     optimizer = ADAP([{"params": slow, "lr": 0.0}, {"params": fast, "style": "adagrad"}], lr=0.1)

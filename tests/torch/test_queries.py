@@ -84,6 +84,22 @@ def test_a_full_batch_is_the_formula(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
+def test_labels_of_a_batch_reveal_a_wrong_index(name: str) -> None:
+    loss, relevance = CASES[name][1](), torch.from_numpy(RELEVANCE)
+    before, index = saved(loss), torch.arange(1, N)
+    wrong = int((relevance[1:] != relevance[:-1]).sum())
+    with pytest.raises(LabelError, match=f"disagree for {wrong} of {N - 1} items"):
+        loss(SCORES[index], index, relevance[:-1])
+    assert_same_state(loss, before)
+    assert loss(SCORES[index], index, relevance[1:]) == CASES[name][1]()(SCORES[index], index)
+
+
+def test_the_listwise_loss_has_no_surrogate() -> None:
+    with pytest.raises(ParameterError, match="has no `gamma`"):
+        ListwiseLoss(RELEVANCE, GROUPS, gamma=2.0)
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_batches_of_a_fixed_model_track_the_formula(name: str) -> None:
     formula, make = CASES[name]
     loss = make(tracker="moving_average", beta0=0.02).double()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from apmax.app.drift import DriftWarning
     from apmax.app.features import TablePreprocessor
+    from apmax.app.pipeline import ModelPipeline
 
-__all__ = ["TablePreprocessor"]
+__all__ = ["DriftWarning", "ModelPipeline", "TablePreprocessor"]
+_MODULES = {"DriftWarning": "drift", "ModelPipeline": "pipeline", "TablePreprocessor": "features"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module 'apmax.app' has no attribute {name!r}")
-    from apmax.app import features
-
-    return getattr(features, name)
+    return getattr(import_module(f"apmax.app.{_MODULES[name]}"), name)

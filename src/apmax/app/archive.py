@@ -21,6 +21,8 @@ from apmax.errors import ModelFileError
 from apmax.validation import Floats
 
 DOCUMENT, ARRAY = "model.json", "array"
+MAX_BYTES = 1 << 32
+"""The members of an archive may have this size in all, however large the archive is."""
 PIECE_BYTES = 1 << 20
 """Members are read in pieces of this size."""
 TYPES = ("<f8", "<i8", "<i4", "<u4")
@@ -96,12 +98,20 @@ class Fields:
             raise self._wrong(name)
         return found
 
-    def count(self, name: str) -> int:
-        """Return a whole number of at least 0."""
+    def count(self, name: str, *, at_least: int = 0) -> int:
+        """Return a whole number of at least 0, or another limit."""
         found = int(self._value(name, int))
-        if found < 0:
+        if found < at_least:
             raise self._wrong(name)
         return found
+
+    def pair(self, name: str) -> tuple[float, float]:
+        """Return two finite numbers, the smaller one first."""
+        found = self._value(name, list)
+        low, high = (Fields({name: one}, {}).number(name) for one in found)
+        if low > high:
+            raise self._wrong(name)
+        return low, high
 
     def numbers(self, name: str) -> list[int]:
         """Return a list of whole numbers of at least 0."""
@@ -173,7 +183,7 @@ def _check_members(archive: zipfile.ZipFile, size: int) -> None:
         name == DOCUMENT or name.removesuffix(".npy").isdecimal() for name in names
     )
     methods = {member.compress_type for member in members}
-    limit = max(FREE_BYTES, MAX_EXPANSION * size)
+    limit = min(max(FREE_BYTES, MAX_EXPANSION * size), MAX_BYTES)
     expanded = sum(member.file_size for member in members)
     if not (sound and methods <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED} and expanded <= limit):
         raise ModelFileError("the archive is not one that apmax writes: use another copy")

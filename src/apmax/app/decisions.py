@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context, Decimal
 
 import numpy as np
 
+from apmax.app.archive import Fields
 from apmax.errors import ModelFileError, ParameterError, UnreachableTargetError
 from apmax.metrics import operating_point
 from apmax.validation import Floats, Mask, check_real
@@ -75,6 +76,16 @@ def select(rule: Rule, probability: Floats) -> Mask:
     return alerts
 
 
+def rounded_down(threshold: float, digits: int) -> float:
+    """Return the threshold with fewer digits, rounded down so that its own row stays an alert."""
+    return float(Context(prec=digits, rounding=ROUND_FLOOR).plus(Decimal(repr(threshold))))
+
+
+def shown_threshold(threshold: float) -> str:
+    """Format a threshold with four significant digits."""
+    return f"{rounded_down(threshold, 4):.4g}"
+
+
 @dataclass(frozen=True)
 class Decision:
     """A threshold chosen on labelled data, and the alerts that it gave there."""
@@ -92,32 +103,30 @@ class Decision:
 
     @property
     def precision(self) -> float:
-        """Share of the alerts that are positive."""
-        return self.true_alerts / self.alerts
+        """Share of the alerts that are positive; NaN without alerts."""
+        return self.true_alerts / self.alerts if self.alerts else math.nan
 
     @property
     def recall(self) -> float:
         """Share of the positives that are alerts."""
         return self.true_alerts / self.positives
 
-    def as_metadata(self) -> dict[str, Any]:
-        """Return plain data for a model file."""
-        return asdict(self)
-
     @classmethod
-    def from_metadata(cls, stored: Any) -> Decision:
+    def stored(cls, fields: Fields) -> Decision:
         """Return the decision of a model file; ModelFileError if it is not one."""
-        expected = {field.name: field.type for field in fields(cls)}
-        kinds = {"float": (float, int), "str": (str,)}
-        sound = isinstance(stored, dict) and stored.keys() == expected.keys()
-        sound = sound and all(type(stored[name]) in kinds[str(expected[name])] for name in expected)
-        if sound:
-            point = cls(**stored)
-            ordered = 0 <= point.true_alerts <= min(point.alerts, point.positives)
-            ordered = ordered and max(point.alerts, point.positives) <= point.rows
-            if ordered and point.alerts > 0 < point.positives and 0 <= point.threshold <= 1:
-                return point
-        raise ModelFileError("the operating point is not one that apmax writes")
+        names = ("rows", "positives", "alerts", "true_alerts")
+        counts = [fields.number(name) for name in names]
+        point = cls(
+            fields.number("threshold"),
+            fields.text("rule"),
+            fields.text("data"),
+            *(int(count) if count.is_integer() else count for count in counts),
+        )
+        ordered = 0 <= point.true_alerts <= min(point.alerts, point.positives)
+        ordered = ordered and max(point.alerts, point.positives) <= point.rows
+        if not (ordered and point.alerts > 0 < point.positives and 0 <= point.threshold <= 1):
+            raise ModelFileError("the operating point is not one that apmax writes")
+        return point
 
 
 def choose(
@@ -145,10 +154,22 @@ def choose(
             f"{rule.text!r} needs no labelled data: give it to `apmax predict`, or a share such "
             "as --top 5%"
         )
+    return at_threshold(threshold, rule.text, y, probability, data, weight)
+
+
+def at_threshold(
+    threshold: float,
+    rule: str,
+    y: Mask,
+    probability: Floats,
+    data: str,
+    weight: Floats | None = None,
+) -> Decision:
+    """Count the alerts of a threshold on labelled data."""
     alerts = probability >= threshold
     return Decision(
         threshold,
-        rule.text,
+        rule,
         data,
         rows=_total(np.ones_like(y), weight),
         positives=_total(y, weight),

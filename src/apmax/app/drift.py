@@ -43,6 +43,10 @@ SCORE = "predicted probability"
 """Name of the shift of the model's output."""
 
 
+class DriftWarning(UserWarning):
+    """New data differ from the training data of a model."""
+
+
 def training_warnings(encoder: TablePreprocessor, frame: Any) -> list[str]:
     """Describe the columns of the training table that are not fully used."""
     frame = frame.rename(columns=str)

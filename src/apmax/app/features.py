@@ -67,6 +67,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Columns without missing values in training.
     unused_ : list of str
         Columns of text whose values hardly ever repeat; predictions do not need them.
+    typical_ : dict of str to float, str or None
+        The median of numbers and dates, or the most frequent category, of each column.
     levels_ : dict of str to tuple of two lists of str
         Frequent and rare categories of each column of categories in the result; at most
         `max_categories` rare ones are kept.
@@ -110,6 +112,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.date_formats_ = {name: form for name, (_, form) in found.items() if form}
         read = {name: self.read(name, X[name]) for name in self.kinds_}
         self.complete_ = [name for name, values in read.items() if values.notna().all()]
+        self.typical_ = {name: self._typical(name, values) for name, values in read.items()}
         self.first_dates_ = {name: read[name].min().isoformat() for name in self.date_formats_}
         self.levels_ = {
             name: self._levels(words)
@@ -152,6 +155,17 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _never_repeats(self, values: Any) -> bool:
         """Tell whether no category, nor missing values, would be frequent."""
         return int(to_words(values).value_counts(dropna=False).max()) < self.min_frequency
+
+    def _typical(self, name: str, values: Any) -> float | str | None:
+        """Return the value that a cell of the table has typically; None if it is missing."""
+        if self.kinds_[name] == CATEGORY:
+            word = values.value_counts(dropna=False).index[0]
+            return word if isinstance(word, str) else None
+        middle = values.quantile(0.5, interpolation="lower")
+        if self.kinds_[name] == NUMBER:
+            return None if np.isnan(middle) else float(middle)
+        form = self.date_formats_[name]
+        return str(middle.isoformat() if form == DATE_FORMATS[0] else middle.strftime(form))
 
     def _levels(self, words: Any) -> tuple[list[str], list[str]]:
         count = words.fillna(MISSING).value_counts().sort_index().sort_values(

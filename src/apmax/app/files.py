@@ -28,8 +28,9 @@ SIGNATURES = {
     **{b"\x1f\x8b": ".txt.gz", b"BZh": ".txt.bz2", b"\xfd7zXZ": ".txt.xz"},
 }
 """First bytes of formats other than text, and their suffixes."""
-FREE_BYTES, MAX_EXPANSION = 1 << 25, 200
-"""A compressed file may expand to 32 MB or to 200 times its size, whichever is more."""
+FREE_BYTES, MAX_EXPANSION, MAX_BYTES = 1 << 25, 200, 1 << 36
+"""A compressed file may expand to 32 MB or to 200 times its size, whichever is more, but not to
+more than 64 GB."""
 
 _unfinished: set[str] = set()
 """Temporary files of this process that have not been renamed yet."""
@@ -74,7 +75,7 @@ def format_suffix(file: Path) -> str:
 
 def max_bytes(file: Path) -> int:
     """Return the size that the content of a compressed file may have."""
-    return max(FREE_BYTES, MAX_EXPANSION * file.stat().st_size)
+    return min(max(FREE_BYTES, MAX_EXPANSION * file.stat().st_size), MAX_BYTES)
 
 
 def open_bytes(file: Path) -> BinaryIO:
@@ -94,8 +95,8 @@ def open_bytes(file: Path) -> BinaryIO:
         ) from error
     if len(content) > limit:
         raise FileFormatError(
-            f"{file} expands to more than {limit >> 20} MB and {MAX_EXPANSION} times its size: if "
-            "this is intended, decompress it first"
+            f"{file} expands to more than {limit >> 20} MB, the limit for its size: if this is "
+            "intended, decompress it first"
         )
     return io.BytesIO(content)
 

@@ -9,7 +9,7 @@ from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedGroupKFol
 from apmax.app.io import Dataset
 from apmax.errors import ParameterError
 from apmax.splits import Split, make_splits
-from apmax.validation import Floats, Mask
+from apmax.validation import Floats, Mask, check_real
 
 FOLDS = 5
 
@@ -21,6 +21,8 @@ def make_folds(
 
     With fewer than `folds` rows of a class, groups or times, there are fewer folds.
     """
+    check_real(folds, "--folds", at_least=2, why="each fold tests models of the others")
+    check_real(repeats, "--repeats", at_least=1, why="it is a number of cross-validations")
     y = dataset.labels()
     if dataset.times is not None:
         return forward_splits(dataset.times, y, folds)

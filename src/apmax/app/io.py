@@ -60,6 +60,8 @@ class Dataset:
     times: Floats | None = None
     """Numbers that order the rows in time."""
     weight_column: str | None = None
+    stands_for: Floats | None = None
+    """How many rows of the file each row stands for, if it is a sample."""
     formats: dict[str, NumberFormat] = field(default_factory=dict)
     """How numbers are written, for columns that are not plain numbers."""
     notes: tuple[str, ...] = ()
@@ -79,7 +81,9 @@ class Dataset:
     def rows(self, chosen: NDArray[Any]) -> Dataset:
         """Select rows by a mask or by row numbers."""
         X = self.X.iloc[chosen] if self.is_table else self.X[chosen]
-        given = {name: getattr(self, name) for name in ("y", "weight", "groups", "times")}
+        given = {
+            name: getattr(self, name) for name in ("y", "weight", "groups", "times", "stands_for")
+        }
         parts: dict[str, Any] = {
             name: None if values is None else values[chosen] for name, values in given.items()
         }
@@ -99,6 +103,7 @@ def load(
     numbers: NumberReader | None = None,
     encoding: str | None = None,
     identifier: str | None = None,
+    trained_on: tuple[str, str] | None = None,
 ) -> Dataset:
     """Load a data file, or standard input if the path is "-".
 
@@ -131,6 +136,8 @@ def load(
     identifier : str, optional
         A column to read as text unless it holds numbers of a model, given as for `target`; by
         default `roles.id`.
+    trained_on : tuple of str, optional
+        The positive and the negative label of the model that the data are for.
 
     FileError is raised if the file is missing, unreadable, damaged or of an unknown format.
     """
@@ -183,7 +190,9 @@ def load(
     dataset = Dataset(X, None, file, target=column, against_rest=against_rest, **rest)
     if drop_unlabelled:
         dataset, labels = _without_unlabelled(dataset, labels)
-    y, found, other, counts = two_classes(labels, positive, name, against_rest=against_rest)
+    y, found, other, counts = two_classes(
+        labels, positive, name, against_rest=against_rest, trained_on=trained_on
+    )
     return replace(dataset, y=y, positive=found, negative=other, counts=counts)
 
 

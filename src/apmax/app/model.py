@@ -9,8 +9,6 @@ values are checked; nothing is unpickled or imported by name.
 from __future__ import annotations
 
 import os
-import re
-import warnings
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,22 +20,21 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from apmax._version import __version__
-from apmax.app.archive import Fields, read_archive, write_archive
+from apmax.app.archive import MAX_BYTES, Fields, read_archive, write_archive
 from apmax.app.decisions import Decision
 from apmax.app.drift import checked_profile, drift_warnings
-from apmax.app.features import CATEGORY, DATE, NUMBER, TableEncoder, TablePreprocessor
+from apmax.app.features import CATEGORY, DATE, NUMBER, TablePreprocessor
 from apmax.app.files import check_path, one_line, write_file
 from apmax.app.io import Dataset
 from apmax.app.numbers import PLAIN, NumberFormat, number_format
+from apmax.app.reasons import contributions
 from apmax.app.stored_models import classifier_document, classifier_from
 from apmax.app.stored_tables import preprocessor_document, preprocessor_from
-from apmax.errors import ModelFileError, ParameterError, ShapeError
+from apmax.errors import ModelFileError, ShapeError
 from apmax.tabular import AutoAPClassifier, Leaderboard, Standing
-from apmax.tabular.columns import INTERCEPT
 from apmax.validation import Floats
 
-FORMAT, SCHEMA = "apmax-model", 3
-MAX_FILE_BYTES = 1 << 32
+FORMAT, SCHEMA = "apmax-model", 4
 TRIAL = {NUMBER: 0.0, CATEGORY: "", DATE: "2000-01-01"}
 """Values of the row that every loaded model is tried on."""
 
@@ -137,43 +134,8 @@ class Model:
         return matrix.toarray() if isinstance(self.classifier, AutoAPClassifier) else matrix
 
     def explain(self, X: Any) -> Any:
-        """Return a frame with the contribution of each column to the log-odds of each row.
-
-        ParameterError is raised for models of trees, which have none.
-        """
-        import pandas as pd
-
-        features, classifier = self.features(X), self.classifier
-        if self.coef is not None:
-            means = getattr(classifier, "feature_means_", np.zeros(self.coef.size))
-            sources = self.feature_names()
-            if isinstance(self.preprocessor, TableEncoder):
-                sources = self.preprocessor.source_columns()
-            sign = 1.0 if classifier.classes_[1] == self.positive else -1.0
-            names = list(dict.fromkeys(sources))
-            place = [names.index(name) for name in sources] if len(names) < len(sources) else None
-            parts = features.multiply(sign * self.coef).toarray() - sign * self.coef * means
-            if place is not None:
-                parts = parts @ np.eye(len(names))[place]
-            return pd.DataFrame(parts, columns=names)
-        if not hasattr(features, "columns"):
-            features = pd.DataFrame(features, columns=classifier.columns_.names)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the columns of a matrix have no names
-                parts = classifier.explain(features)
-        except ParameterError:
-            raise ParameterError(
-                f"{self.name} has no reasons, because it is made of trees: train with --model "
-                "additive, whose scores are a sum of effects of columns"
-            ) from None
-        parts = parts.drop(columns=INTERCEPT).reset_index(drop=True)
-        if self.preprocessor is None:
-            number = re.compile(r"\bx(\d+)\b")
-            parts.columns = [
-                number.sub(lambda found: f"feature {int(found[1]) + 1}", name) for name in parts
-            ]
-        return parts
+        """Return a frame with the contribution of each column to the log-odds of each row."""
+        return contributions(self, X)
 
     def strongest_features(self, X: Any, count: int = 20) -> list[tuple[str, float]]:
         """Return the features of a linear model with the largest effect of one deviation."""
@@ -219,35 +181,6 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> int:
     return len(content)
 
 
-def load(path: str | os.PathLike[str]) -> Pipeline:
-    """Load a model file of the command line as a fitted scikit-learn pipeline.
-
-    Loading executes no code from the file.
-
-    Parameters
-    ----------
-    path : str or path
-        A file written by ``apmax train``.
-
-    Returns
-    -------
-    sklearn.pipeline.Pipeline
-        Predicts for pandas frames with the columns of the training table. Besides the attributes
-        of a pipeline it has `leaderboard_`, the models that were compared in training, and
-        `operating_point_`, the threshold stored by ``apmax threshold``, or None.
-
-    Examples
-    --------
-    >>> import apmax
-    >>> model = apmax.load("loans.apmax")  # doctest: +SKIP
-    >>> model.predict_proba(frame)[:, 1]  # doctest: +SKIP
-    """
-    model = load_model(path)
-    model.pipeline.leaderboard_ = model.leaderboard
-    model.pipeline.operating_point_ = model.operating_point
-    return model.pipeline
-
-
 def load_model(path: str | os.PathLike[str]) -> Model:
     """Read a model file without executing anything in it.
 
@@ -256,7 +189,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     """
     file = check_path(path)
     try:
-        if file.stat().st_size > MAX_FILE_BYTES:
+        if file.stat().st_size > MAX_BYTES:
             raise ModelFileError("too large for a model: is it a data file?")
         return _model_from(read_archive(file.read_bytes()))
     except ModelFileError as error:
@@ -282,7 +215,7 @@ def _model_from(stored: Fields) -> Model:
     steps: list[tuple[str, Any]] = [("classifier", classifier)]
     if "preprocessor" in stored:
         steps.insert(0, ("table", preprocessor_from(stored.record("preprocessor"))))
-    point = stored.plain("operating_point") if "operating_point" in stored else None
+    point = stored.record("operating_point") if "operating_point" in stored else None
     formats = stored.plain("formats").items()
     model = Model(
         Pipeline(steps),
@@ -295,7 +228,7 @@ def _model_from(stored: Fields) -> Model:
         stored.text("weight") if "weight" in stored else None,
         {name: number_format(*pair) or PLAIN for name, pair in formats},
         Leaderboard(tuple(_standing_from(one) for one in stored.records("leaderboard"))) or None,
-        None if point is None else Decision.from_metadata(point),
+        None if point is None else Decision.stored(point),
         checked_profile(stored.plain("profile")) if "profile" in stored else None,
     )
     if {model.positive, model.negative} != set(classifier.classes_):

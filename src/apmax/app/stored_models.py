@@ -141,8 +141,7 @@ def _linear_from(stored: Fields) -> Any:
     if coef.size == 0:
         raise ModelFileError("the weights are missing")
     if "limits" in stored:
-        low, high = (float(one) for one in stored.values["limits"])
-        classifier.log_odds_limits_ = (low, high)
+        classifier.log_odds_limits_ = stored.pair("limits")
     if "curve" in stored:
         curve = stored.floats("curve", ndim=2)
         if curve.shape[0] != 2 or curve.shape[1] < 1 or (np.diff(curve) < 0).any():
@@ -282,8 +281,8 @@ def _columns_from(stored: Fields) -> Columns:
 
 
 def _levels_from(stored: Fields) -> Levels:
-    levels = Levels(stored.texts("names"), int(stored.values.get("rest", UNKNOWN)))
-    if not UNKNOWN <= levels.rest < len(levels.names):
+    levels = Levels(stored.texts("names"), stored.count("rest", at_least=UNKNOWN))
+    if levels.rest >= len(levels.names):
         raise ModelFileError("the categories of a column are damaged")
     return levels
 

@@ -26,6 +26,7 @@ def preprocessor_document(preprocessor: TablePreprocessor | None) -> dict[str, A
         "first_dates": preprocessor.first_dates_,
         "complete": preprocessor.complete_,
         "unused": preprocessor.unused_,
+        "typical": preprocessor.typical_,
         "levels": {name: list(of) for name, of in preprocessor.levels_.items()},
     }
     if isinstance(preprocessor, TableEncoder):
@@ -43,6 +44,11 @@ def preprocessor_from(stored: Fields) -> TablePreprocessor:
     preprocessor.date_formats_ = stored.mapping("date_formats", str)
     preprocessor.first_dates_ = stored.mapping("first_dates", str)
     preprocessor.complete_, preprocessor.unused_ = stored.texts("complete"), stored.texts("unused")
+    typical = stored.record("typical")
+    preprocessor.typical_ = {
+        name: None if name not in typical else _typical_from(typical, name, kind)
+        for name, kind in kinds.items()
+    }
     levels = stored.record("levels")
     preprocessor.levels_ = {
         name: _levels_from(Fields({"kept": pair[0], "rare": pair[1]}, {}))
@@ -66,6 +72,10 @@ def preprocessor_from(stored: Fields) -> TablePreprocessor:
         if preprocessor.medians_.keys() != numbers or not {*preprocessor.with_missing_} <= numbers:
             raise ModelFileError("the columns of the table are damaged")
     return preprocessor
+
+
+def _typical_from(stored: Fields, name: str, kind: str) -> float | str:
+    return stored.number(name) if kind == NUMBER else stored.text(name)
 
 
 def _levels_from(stored: Fields) -> tuple[list[str], list[str]]:

@@ -9,12 +9,12 @@ import re
 import warnings
 import zipfile
 from collections.abc import Collection, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from apmax.app.files import check_path, format_suffix, max_bytes, one_line, open_bytes
 from apmax.app.numbers import NumberReader
@@ -51,14 +51,14 @@ def read_table(
     suffix = format_suffix(file)
     numbers = numbers or NumberReader()
     if suffix in TEXT_TABLES:
-        return _read_text(file, text, target, numbers, _checked_encoding(encoding), identifier)
+        return _read_text(file, text, target, numbers, checked_encoding(encoding), identifier)
     if suffix in (*COLUMNAR, *JSON_LINES, *EXCEL):
         if suffix in COLUMNAR:
             frame = _read_columnar(file)
         elif suffix in EXCEL:
             frame = _read_excel(file)
         else:
-            frame = _read_json_lines(file, _checked_encoding(encoding))
+            frame = _read_json_lines(file, checked_encoding(encoding))
         texts = {name: frame[name] for name in _text_columns(frame) if name not in text}
         return frame.assign(**numbers.convert(texts, points=False))
     known = ", ".join((*TEXT_TABLES, *JSON_LINES, *EXCEL, *COLUMNAR))
@@ -67,10 +67,25 @@ def read_table(
     )
 
 
+@contextmanager
+def _refusing(file: Path, message: str) -> Iterator[None]:
+    """Turn whatever a library raises for a damaged file into FileFormatError.
+
+    `message` contains "{}" for what the library said.
+    """
+    try:
+        yield
+    except (MemoryError, FileError):
+        raise
+    except Exception as error:
+        said = message.format(one_line(error))
+        raise FileFormatError(f"{file} {said}") from error
+
+
 def _read_columnar(file: Path) -> Any:
     from pyarrow import feather, parquet
 
-    try:
+    with _refusing(file, f"is not a {format_suffix(file)} file, or is damaged: {{}}"):
         if format_suffix(file) in (".feather", ".arrow"):
             table = feather.read_table(file)
         else:
@@ -84,66 +99,47 @@ def _read_columnar(file: Path) -> Any:
                 table = stored.read()
         table.validate(full=True)  # compiled code would follow wrong offsets
         frame = table.to_pandas()
-    except (MemoryError, FileFormatError):
-        raise
-    except Exception as error:  # pyarrow raises many kinds for a damaged file
-        raise FileFormatError(
-            f"{file} is not a {format_suffix(file)} file, or is damaged: {one_line(error)}"
-        ) from error
-    if frame.shape[1] == 0 or len(frame) == 0:
-        raise FileFormatError(f"{file} is empty: expected at least one column and one row")
-    return _named(frame.reset_index(drop=frame.index.names == [None]))
+    return _named(file, frame.reset_index(drop=frame.index.names == [None]))
 
 
 def _read_json_lines(file: Path, encoding: str) -> Any:
     """Read one JSON object per line."""
     import pandas as pd
 
-    try:
-        with open_bytes(file) as stream:
-            frame = pd.read_json(stream, lines=True, dtype=False, encoding=encoding)
-    except (MemoryError, FileError):
-        raise
-    except UnicodeDecodeError as error:
-        raise _undecodable(file, error, encoding) from error
-    except Exception as error:  # pandas raises several kinds for malformed JSON
-        raise FileFormatError(
-            f"{file} is not JSON lines ({one_line(error)}): write one object per line, such as "
-            '{"age": 39, "job": "clerk"}'
-        ) from error
-    if frame.shape[1] == 0 or len(frame) == 0:
-        raise FileFormatError(f"{file} is empty: expected one JSON object per line")
-    return _named(frame)
+    example = '{{"age": 39, "job": "clerk"}}'
+    with _refusing(file, f"is not JSON lines ({{}}): write one object per line, such as {example}"):
+        try:
+            with open_bytes(file) as stream:
+                frame = pd.read_json(stream, lines=True, dtype=False, encoding=encoding)
+        except UnicodeDecodeError as error:
+            raise undecodable(file, error, encoding) from error
+    return _named(file, frame)
 
 
 def _read_excel(file: Path) -> Any:
     """Read the first sheet of a workbook; its first row is the header."""
     import pandas as pd
 
-    try:
+    said = "is not an Excel workbook, or is damaged ({}): save the sheet as CSV"
+    with _refusing(file, said):
         with zipfile.ZipFile(file) as archive:
             size = sum(info.file_size for info in archive.infolist())
         if size > max_bytes(file):
             raise FileFormatError(f"{file} claims {size >> 20} MB: save the sheet as CSV")
-        frame = pd.read_excel(file, engine="openpyxl", na_values=["?"])
-    except (MemoryError, FileFormatError):
-        raise
-    except ImportError:
-        raise FileError(
-            f"{file}: Excel files need openpyxl: pip install 'apmax[excel]', or save the sheet as "
-            "CSV"
-        ) from None
-    except Exception as error:  # openpyxl raises many kinds for a damaged file
-        raise FileFormatError(
-            f"{file} is not an Excel workbook, or is damaged ({one_line(error)}): save the sheet "
-            "as CSV"
-        ) from error
+        try:
+            frame = pd.read_excel(file, engine="openpyxl", na_values=["?"])
+        except ImportError:
+            raise FileError(
+                f"{file}: Excel files need openpyxl: pip install 'apmax[excel]', or save the sheet "
+                "as CSV"
+            ) from None
+    return _named(file, frame)
+
+
+def _named(file: Path, frame: Any) -> Any:
+    """Return a frame with names that are text and differ."""
     if frame.shape[1] == 0 or len(frame) == 0:
-        raise FileFormatError(f"{file} is empty: its first sheet needs a header and a row")
-    return _named(frame)
-
-
-def _named(frame: Any) -> Any:
+        raise FileFormatError(f"{file} is empty: expected at least one column and one row")
     return frame.set_axis(_unique_names([str(name) for name in frame.columns]), axis=1)
 
 
@@ -169,16 +165,7 @@ def _read_text(
     import pandas as pd
 
     with open_bytes(file) as stream:
-        sample = _decoded_sample(file, stream, encoding)
-        separator = "\t" if format_suffix(file) in (".tsv", ".tab") else _find_separator(sample)
-        first = next(_rows(io.StringIO(sample, newline=""), separator), [])
-        if not 1 <= len(first) <= MAX_COLUMNS:
-            raise FileFormatError(
-                f"{file}: the first row has {len(first)} cells, and a table has 1 to {MAX_COLUMNS} "
-                "columns; use LIBSVM or .npz for wider data"
-            )
-        header = _looks_like_header(first) or target in [cell.strip("'\" ") for cell in first]
-        names = _unique_names(first if header else [""] * len(first))
+        separator, header, names = find_layout(file, stream, target, encoding)
         if identifier is not None:
             with suppress(ParameterError):  # the caller reports a column that is not there
                 name = find_column(names, identifier)
@@ -195,24 +182,23 @@ def _read_text(
             encoding=encoding,
         )
         stream.seek(0)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", pd.errors.ParserWarning)
-                frame = parse(stream, dtype=dict.fromkeys(set(text) & set(names), str) or None)
-        except MemoryError:
-            raise
-        except UnicodeDecodeError as error:
-            raise _undecodable(file, error, encoding) from error
-        except Exception as error:  # pandas raises several kinds for a malformed table
-            raise FileFormatError(
-                f"{file} cannot be read as a table ({one_line(error)}): give every row and the "
-                "header the same number of cells, and quote cells that contain the separator"
-            ) from error
+        remedy = "give every row the same number of cells, and quote cells with the separator"
+        with _refusing(file, f"cannot be read as a table ({{}}): {remedy}"):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error", pd.errors.ParserWarning)
+                    frame = parse(stream, dtype=dict.fromkeys(set(text) & set(names), str) or None)
+            except UnicodeDecodeError as error:
+                raise undecodable(file, error, encoding) from error
+            except (pd.errors.ParserError, pd.errors.ParserWarning):
+                stream.seek(0)
+                _check_row_lengths(file, stream, separator, len(names), header, encoding)
+                raise
         if len(frame) == 0:
             raise FileFormatError(f"{file} has {len(names)} column names but no rows")
         if len(names) > 1 and frame.iloc[:, -1].isna().any():
             stream.seek(0)
-            _check_row_lengths(file, stream, separator, len(names), encoding)
+            _check_row_lengths(file, stream, separator, len(names), header, encoding)
         words = _text_columns(frame)
         for name in words:
             frame[name] = frame[name].str.strip(" \t'")
@@ -229,7 +215,30 @@ def _read_text(
     return frame.assign(**numbers.convert(texts, points=points))
 
 
-def _checked_encoding(encoding: str | None) -> str:
+class Layout(NamedTuple):
+    """How a text table is written."""
+
+    separator: str
+    header: bool
+    """Whether the first row is one."""
+    names: list[str]
+
+
+def find_layout(file: Path, stream: BinaryIO, target: str | None, encoding: str) -> Layout:
+    """Detect the separator and the header of a text table from its first rows."""
+    sample = _decoded_sample(file, stream, encoding)
+    separator = "\t" if format_suffix(file) in (".tsv", ".tab") else _find_separator(sample)
+    first = next(_rows(io.StringIO(sample, newline=""), separator), [])
+    if not 1 <= len(first) <= MAX_COLUMNS:
+        raise FileFormatError(
+            f"{file}: the first row has {len(first)} cells, and a table has 1 to {MAX_COLUMNS} "
+            "columns; use LIBSVM or .npz for wider data"
+        )
+    header = _looks_like_header(first) or target in [cell.strip("'\" ") for cell in first]
+    return Layout(separator, header, _unique_names(first if header else [""] * len(first)))
+
+
+def checked_encoding(encoding: str | None) -> str:
     """Return the name of a text encoding that Python knows; a mark of byte order is skipped."""
     try:
         name = codecs.lookup(encoding or "utf-8").name
@@ -242,7 +251,8 @@ def _checked_encoding(encoding: str | None) -> str:
     return "utf-8-sig" if name == "utf-8" else name
 
 
-def _undecodable(file: Path, error: UnicodeDecodeError, encoding: str) -> FileFormatError:
+def undecodable(file: Path, error: UnicodeDecodeError, encoding: str) -> FileFormatError:
+    """Return the error for text in another encoding."""
     name = encoding.removesuffix("-sig").upper()
     return FileFormatError(
         f"{file} is not {name} text (byte {hex(error.object[error.start])}): save it as UTF-8, or "
@@ -303,14 +313,23 @@ def _unique_names(cells: list[str]) -> list[str]:
 
 
 def _check_row_lengths(
-    file: Path, stream: BinaryIO, separator: str, columns: int, encoding: str
+    file: Path, stream: BinaryIO, separator: str, columns: int, header: bool, encoding: str
 ) -> None:
-    """Raise for the first row that is too short, which pandas fills with missing values."""
+    """Raise for the first row that is too short, which pandas would fill up, or too long."""
     text = io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
-    for number, row in enumerate(_rows(text, separator), start=1):
-        if len(row) < columns and any(map(str.strip, row)):
-            raise FileFormatError(
-                f"{file}, row {number}: {len(row)} cells, expected {columns}: leave missing cells "
-                "empty, but keep their separators"
-            )
+    reader = csv.reader(text, delimiter=separator, skipinitialspace=True)
+    number = 0 if header else 1
+    with suppress(csv.Error):  # pandas reports where
+        for cells in reader:
+            if not any(map(str.strip, cells)):
+                continue  # pandas skips empty lines
+            if len(cells) != columns:
+                advice = "quote cells that contain the separator"
+                if len(cells) < columns:
+                    advice = "leave missing cells empty, but keep their separators"
+                raise FileFormatError(
+                    f"{file}, row {number} (line {reader.line_num}): {len(cells)} cells, expected "
+                    f"{columns}: {advice}"
+                )
+            number += 1
     text.detach()

@@ -61,11 +61,17 @@ def listed(items: Iterable[str]) -> str:
 
 
 def two_classes(
-    values: NDArray[Any], positive: Any, name: str, *, against_rest: bool = False
+    values: NDArray[Any],
+    positive: Any,
+    name: str,
+    *,
+    against_rest: bool = False,
+    trained_on: tuple[str, str] | None = None,
 ) -> Labels:
     """Turn a column of labels into a mask of positives; None means the rarer label.
 
-    There must be one other label, or with `against_rest` any number. Messages use `name`.
+    There must be one other label, or with `against_rest` any number. Messages use `name`, and the
+    labels that a model was trained on.
     """
     import pandas as pd
 
@@ -82,6 +88,8 @@ def two_classes(
         raise LabelError(
             f"{name} contains lists or records instead of labels: is it the right column?"
         ) from None
+    if trained_on is not None:
+        _check_known(counts, positive, name, against_rest, trained_on)
     if len(counts) < 2 or (len(counts) > 2 and not against_rest):
         rest = "; to find one value among all others, use --positive VALUE --rest"
         raise LabelError(
@@ -116,6 +124,30 @@ def _normalize(label: Any) -> str:
         return str(float(text))
     except ValueError:
         return text
+
+
+def _check_known(
+    counts: dict[Any, int],
+    positive: Any,
+    name: str,
+    against_rest: bool,
+    trained_on: tuple[str, str],
+) -> None:
+    """Raise LabelError unless labels of new data can be compared with those of a model."""
+    found, others = any(same_label(label, positive) for label in counts), len(counts) > 2
+    if len(counts) < 2:
+        advice = "use rows of both labels, or `apmax predict`, which needs none"
+    elif others and not against_rest:
+        label = "" if found else "--positive VALUE "
+        advice = f"add {label}--rest to count all other labels as negative, or remove these rows"
+    elif not found:
+        advice = f"name the label that means {trained_on[0]!r} here with --positive"
+    else:
+        return
+    raise LabelError(
+        f"{name} has {_describe(counts)}, and the model was trained to tell {trained_on[0]!r} from "
+        f"{trained_on[1]!r}: {advice}"
+    )
 
 
 def _describe(counts: dict[Any, int]) -> str:

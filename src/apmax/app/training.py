@@ -13,12 +13,14 @@ import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.pipeline import Pipeline
 
+from apmax.app.advice import advice
 from apmax.app.drift import profile, training_warnings
 from apmax.app.features import TableEncoder, TablePreprocessor
 from apmax.app.folds import FOLDS, make_folds
 from apmax.app.io import Dataset
 from apmax.app.linear_search import LINEAR, Comparison, fit_linear, set_labels
 from apmax.app.model import Model
+from apmax.app.table_sample import evenly_drawn
 from apmax.app.workers import start_workers
 from apmax.errors import ParameterError
 from apmax.registry import Registry
@@ -29,15 +31,14 @@ from apmax.validation import Floats
 
 AUTO, TREES = "auto", "trees"
 LIBRARY: dict[str, tuple[list[str], str]] = {
+    **{name: ([name], name) for name in NAMES},
     AUTO: (list(NAMES), "best"),
     ADDITIVE: ([LOGISTIC, ADDITIVE], ADDITIVE),
     TREES: (list(BOOSTING), "best"),
     STACK: (list(NAMES), STACK),
-    LOGISTIC: ([LOGISTIC], LOGISTIC),
 }
 """For each choice of --model, the models that are compared, and which of them is kept."""
-MODELS = (AUTO, ADDITIVE, LINEAR, TREES, STACK, LOGISTIC)
-SIMPLEST_FIRST = (LOGISTIC, LINEAR, *NAMES[1:])
+MODELS = (*LIBRARY, LINEAR)
 MAX_DENSE_WIDTH, MAX_DENSE_CELLS = 128, 1 << 27
 """A sparse matrix of no more columns and entries is compared like a table."""
 FIT_SHARE = 0.9
@@ -62,8 +63,8 @@ class TrainedModel:
 
     @property
     def advice(self) -> str:
-        """Which model to use, in one sentence."""
-        return self.leaderboard.advice(SIMPLEST_FIRST)
+        """Whether a simpler model is as good, in one sentence."""
+        return advice(self.leaderboard)
 
 
 def train_model(
@@ -86,7 +87,7 @@ def train_model(
         Features and labels.
     model : str
         "auto" keeps the model with the highest cross-validated AP, "trees" the best of the
-        boosted trees; "additive", "stack", "logistic" and "linear" are one model each.
+        boosted trees; "linear" and the names of the leaderboard are one model each.
     minutes : float, optional
         Time limit, also for the comparison.
     jobs : int
@@ -120,6 +121,7 @@ def train_model(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
+        warnings.filterwarnings("ignore", "A worker stopped")  # joblib starts another one
         if linear:
             found = _compare_linear(dataset, X, splits, model, processes, on_progress)
         else:
@@ -203,6 +205,9 @@ def _model(
         **facts,
     }
     steps = [] if preprocessor is None else [("table", preprocessor)]
+    even = evenly_drawn(dataset)
+    seen = dataset.rows(even)
+    margins = held_out[even][~np.isnan(held_out[even])]
     return Model(
         Pipeline([*steps, ("classifier", found.classifier)]),
         str(dataset.positive),
@@ -214,7 +219,7 @@ def _model(
         dataset.weight_column,
         {name: one for name, one in dataset.formats.items() if name in dataset.X},
         found.leaderboard,
-        profile=profile(dataset.X, kinds, expit(held_out[~np.isnan(held_out)])),
+        profile=profile(seen.X, kinds, expit(margins)),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import warnings
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from apmax.errors import ShapeError
 from apmax.linear.design import Design, product
 from apmax.linear.platt import Calibration, calibrate, limited
 from apmax.linear.result import FitResult
+from apmax.memory import memory_of_machine
 from apmax.sampling import sample_for_search
 from apmax.validation import Floats, Mask, check_no_label_is_missing
 
@@ -154,12 +154,8 @@ class LinearAPModel(BinaryAPClassifier):
 
 def _check_that_weights_fit(features: int) -> None:
     """Refuse too many features before allocating: a sparse matrix can claim any width."""
-    try:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError):  # unknown, for example on Windows
-        return
-    needed = VECTORS * 8 * features
-    if needed > memory:
+    memory, needed = memory_of_machine(), VECTORS * 8 * features
+    if memory is not None and needed > memory:
         raise ShapeError(
             f"`X` has {features} features, and a fit needs at least {needed / 1e9:.3g} GB for "
             f"their weights, more than this machine's {memory / 1e9:.3g} GB: drop features that do "

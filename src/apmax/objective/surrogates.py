@@ -43,6 +43,19 @@ class Surrogate:
     -----
     Since ℓ does not decrease, the bounds of Assumption 1 are values of ℓ itself: C = ℓ(0), and
     M = ℓ(spread) when no score lies more than `spread` above another.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from apmax import Surrogate, surrogate_ap
+    >>> cubed = Surrogate(
+    ...     "cubed_hinge",
+    ...     value=lambda x, gamma: np.maximum(x + gamma, 0) ** 3,
+    ...     slope=lambda x, gamma: 3 * np.maximum(x + gamma, 0) ** 2,
+    ... )
+    >>> result = surrogate_ap([0.9, 0.8, 0.4, 0.35], [1, 0, 1, 0], surrogate=cubed, gamma=0.1)
+    >>> round(result.value, 4)
+    0.8171
     """
 
     name: str
@@ -122,7 +135,29 @@ def _check_slope(surrogate: Surrogate, gamma: float) -> None:
 
 
 def register(surrogate: Surrogate) -> Surrogate:
-    """Make `surrogate` available by its name wherever a surrogate can be named."""
+    """Make `surrogate` available by its name wherever a surrogate can be named.
+
+    Parameters
+    ----------
+    surrogate : Surrogate
+        Its name must be new.
+
+    Returns
+    -------
+    Surrogate
+        The same surrogate.
+
+    Examples
+    --------
+    >>> from apmax import APClassifier, Surrogate
+    >>> from apmax.objective import surrogates
+    >>> _ = surrogates.register(Surrogate(
+    ...     "exponential",
+    ...     value=lambda x, gamma: np.exp(gamma * x),
+    ...     slope=lambda x, gamma: gamma * np.exp(gamma * x),
+    ... ))
+    >>> model = APClassifier(surrogate="exponential", gamma=3.0)
+    """
     check_surrogate(surrogate, 1.0)
     return SURROGATES.add(surrogate.name, surrogate)
 

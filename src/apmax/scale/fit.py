@@ -6,7 +6,6 @@ or sparse features), calibration a few.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -27,7 +26,7 @@ from apmax.objective._summary import MAX_GAMMA
 from apmax.objective.surrogates import LOGISTIC, Surrogate
 from apmax.scale.blocks import LARGEST_WEIGHT, Engine, Progress
 from apmax.scale.calibration import calibrate_blocks
-from apmax.scale.checkpoint import Checkpoint, State
+from apmax.scale.checkpoint import Checkpoint
 from apmax.scale.sums import (
     ONE_PASS_FEATURES,
     Scaling,
@@ -106,13 +105,9 @@ def _fit(
     raise_if_interrupted()
     _check(found)
     scaling = scaling_of(found, engine.sparse)
-    state = checkpoint.load(asdict(settings), found)
-    start = time.monotonic() - state.seconds
-    anchor = state.anchor
-    if anchor is None:
-        anchor = _fit_logistic(engine, scaling, found, settings, checkpoint, state, progress)
-        state = State()
-    w, rows, result = _fit_ap(engine, scaling, settings, checkpoint, anchor, state, progress, start)
+    checkpoint.load(asdict(settings), found)
+    anchor = _fit_logistic(engine, scaling, found, settings, checkpoint, progress)
+    w, rows, result = _fit_ap(engine, scaling, settings, checkpoint, anchor, progress)
     with interrupt_on_hold():
         calibration = calibrate_blocks(engine, scaling, w, found.total)
     if not result.interrupted:
@@ -188,23 +183,22 @@ def _fit_logistic(
     found: Statistics,
     settings: Settings,
     checkpoint: Checkpoint,
-    state: State,
     progress: Progress,
 ) -> Floats:
     """Return the logistic regression that anchors the fit."""
-    done = state.iteration
+    done = 0
 
     def record(w: Floats, value: float, slope: Floats) -> None:
         nonlocal done
         done += 1
-        checkpoint.save(state._replace(w=w, iteration=done))
         progress.report("logistic regression", done, LOGISTIC_ITERATIONS)
 
     penalty = 1 / (2 * settings.C * found.total)
+    objective = logistic_objective(engine, scaling, found.weight.sum(), penalty)
     return minimise(
-        _remembering(logistic_objective(engine, scaling, found.weight.sum(), penalty)),
-        np.zeros(engine.features + 1) if state.w is None else state.w,
-        max_iter=max(1, LOGISTIC_ITERATIONS - done),
+        _remembering(checkpoint.recorded(objective)),
+        np.zeros(engine.features + 1),
+        max_iter=LOGISTIC_ITERATIONS,
         tol=LOGISTIC_TOL,
         least_gain=LEAST_GAIN,
         each_iteration=record,
@@ -217,40 +211,32 @@ def _fit_ap(
     settings: Settings,
     checkpoint: Checkpoint,
     anchor: Floats,
-    state: State,
     progress: Progress,
-    start: float,
 ) -> tuple[Floats, list[HistoryRow], FitResult]:
-    """Follow average precision from the anchor, or from the state of a checkpoint."""
+    """Follow average precision from the anchor."""
     if interrupted():
         message = "interrupted: kept the logistic regression"
         return anchor, [], FitResult(False, True, message, 0)
-    before = state.iteration
-    w = anchor if state.w is None else state.w
     penalty = relative_penalty(settings.alpha, anchor)
-    objective = _remembering(ap_objective(engine, scaling, settings.gamma, penalty, anchor))
+    objective = _remembering(
+        checkpoint.recorded(ap_objective(engine, scaling, settings.gamma, penalty, anchor))
+    )
     rows: list[HistoryRow] = []
 
     def record(w: Floats, value: float, slope: Floats) -> None:
         away = w[:-1] - anchor[:-1]
-        ap, step = -value + penalty * float(away @ away), before + len(rows)
-        seconds = time.monotonic() - start
-        rows.append(HistoryRow(step, seconds, ap, np.nan, np.nan, float(np.linalg.norm(slope))))
-        checkpoint.save(State(anchor, w, step, seconds))
+        ap, step, norm = -value + penalty * float(away @ away), len(rows), np.linalg.norm(slope)
+        rows.append(HistoryRow(step, checkpoint.seconds, ap, np.nan, np.nan, float(norm)))
         progress.report("average precision", step, settings.max_iter, ap)
 
-    record(w, *objective(w))
+    record(anchor, *objective(anchor))
     found = minimise(
-        objective,
-        w,
-        max_iter=max(1, settings.max_iter - before),
-        tol=settings.tol,
-        each_iteration=record,
+        objective, anchor, max_iter=settings.max_iter, tol=settings.tol, each_iteration=record
     )
-    message, iterations = found.message, before + found.iterations
+    message = found.message
     if not (found.converged or found.interrupted):
-        message = f"stopped at max_iter = {settings.max_iter}: increase max_iter, tol or alpha"
-    return found.w, rows, FitResult(found.converged, found.interrupted, message, iterations)
+        message += ": increase max_iter, tol or alpha"
+    return found.w, rows, FitResult(found.converged, found.interrupted, message, found.iterations)
 
 
 def _remembering(objective: Callable[[Floats], tuple[float, Floats]]) -> Objective:

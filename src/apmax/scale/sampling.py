@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apmax.binary_target import BinaryTarget, binary_target
+from apmax.binary_target import binary_target
 from apmax.errors import FileFormatError, LabelError
+from apmax.memory import rows_for_training
 from apmax.scale.files import LabelCodes, Paths, RawFiles, as_numbers
 from apmax.validation import Floats, check_count, check_real
 
 MOST_POSITIVE = 0.5
 """Largest share of positives in a sample whose size is limited."""
+MOST_HYPERGEOMETRIC = 10**9
+"""Limit of NumPy's hypergeometric distribution."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +49,8 @@ def sample_negatives(
     files: Paths,
     target: str,
     *,
-    per_positive: float = 10.0,
-    rows: int | None = None,
+    per_positive: float | None = 10.0,
+    rows: int | str | None = None,
     columns: Sequence[str] | None = None,
     sample_weight: str | None = None,
     pos_label: Any = None,
@@ -64,10 +67,12 @@ def sample_negatives(
         Parquet, Feather (Arrow) or CSV files with the same columns.
     target : str
         Column of labels.
-    per_positive : float, default=10.0
-        Negatives per positive.
-    rows : int, optional
+    per_positive : float or None, default=10.0
+        Negatives per positive; None takes as many as `rows` allows.
+    rows : int or "memory", optional
         Most rows of the sample. If positives are more than half of it, they are sampled, too.
+        "memory" is what training of :class:`apmax.AutoAPClassifier` has memory for: half of the
+        memory, or the amount in the environment variable ``APMAX_MEMORY``, such as ``8GB``.
     columns : list of str, optional
         Columns of features; the default is all others.
     sample_weight : str, optional
@@ -89,11 +94,16 @@ def sample_negatives(
     10⁷ rows with 30,000 positives the test AP of a fit to the sample was 0.0001 below that of a fit
     to all rows.
     """
-    check_real(per_positive, "per_positive", above=0, why="it is the number of negatives")
+    if per_positive is not None:
+        check_real(per_positive, "per_positive", above=0, why="it is the number of negatives")
     check_count(random_state, "random_state", at_least=0, why="it is the seed")
-    if rows is not None:
-        check_count(rows, "rows", at_least=2, why="a sample needs rows of both classes")
+    most = None
+    if rows is not None and rows != "memory":
+        why = "a sample needs rows of both classes; or 'memory'"
+        most = check_count(rows, "rows", at_least=2, why=why)  # type: ignore[arg-type]
     source = RawFiles(files, target, columns, sample_weight)
+    if rows == "memory":
+        most = rows_for_training(len(source.columns))
     labels, counts = LabelCodes(target), np.zeros(2)
     for path, row, batch in source.batches(source.roles):
         codes = labels.codes(batch.column(target), source.weights(batch, path, row))
@@ -102,39 +112,74 @@ def sample_negatives(
         raise LabelError(f"column {target!r} holds {labels.values!r}: a target needs two classes")
     found = binary_target(np.array(labels.values), labels.totals, pos_label=pos_label)
     positive = labels.values.index(found.pos_label)
-    shares = _shares(counts, positive, per_positive, rows)
-    return _drawn(source, labels, found, shares, int(counts.sum()), random_state)
+    minus = np.inf if per_positive is None else per_positive * counts[positive]
+    sizes = sizes_of_classes(counts, positive, minus, most)
+    draw = ClassDraw(counts, sizes, random_state)
+    return _drawn(source, labels, draw, int(counts.sum()))
 
 
-def _shares(counts: Floats, positive: int, per_positive: float, rows: int | None) -> Floats:
-    """Return the share of the rows of each class code that is drawn."""
-    plus, minus = counts[positive], counts[1 - positive]
-    wanted_plus, wanted_minus = plus, min(minus, per_positive * plus)
+def sizes_of_classes(of_classes: Floats, positive: int, minus: float, rows: int | None) -> Floats:
+    """Return how many rows of each class code are drawn.
+
+    Parameters
+    ----------
+    of_classes : ndarray of shape (2,)
+        Number of rows of each class.
+    positive : int
+        Code of the positive class.
+    minus : float
+        Most negatives.
+    rows : int, optional
+        Most rows.
+    """
+    sizes = of_classes.copy()
+    sizes[1 - positive] = min(of_classes[1 - positive], max(1.0, np.floor(minus)))
     if rows is not None:
-        wanted_plus = min(plus, max(1.0, MOST_POSITIVE * rows))
-        wanted_minus = min(wanted_minus, rows - wanted_plus)
-    shares = np.empty(2)
-    shares[positive], shares[1 - positive] = wanted_plus / plus, wanted_minus / minus
-    return shares
+        sizes[positive] = min(of_classes[positive], max(1, int(MOST_POSITIVE * rows)))
+        sizes[1 - positive] = min(sizes[1 - positive], rows - sizes[positive])
+    return sizes
 
 
-def _drawn(
-    source: RawFiles,
-    labels: LabelCodes,
-    target: BinaryTarget,
-    shares: Floats,
-    rows: int,
-    seed: int,
-) -> Sample:
+class ClassDraw:
+    """A random sample of given size from each class, drawn while the rows are read.
+
+    Parameters
+    ----------
+    of_classes, sizes : ndarray of shape (2,)
+        Numbers of rows that will be read, and that are to be drawn.
+    seed : int
+        Seed.
+    """
+
+    def __init__(self, of_classes: Floats, sizes: Floats, seed: int) -> None:
+        self.left, self.wanted = of_classes.astype(np.int64), sizes.astype(np.int64)
+        self.rng = np.random.default_rng(seed)
+
+    def rows(self, codes: NDArray[Any]) -> NDArray[np.intp]:
+        """Return which of the next rows are drawn, by their class codes."""
+        drawn = []
+        for code in range(2):
+            members = np.flatnonzero(codes == code)
+            left, wanted = int(self.left[code]), int(self.wanted[code])
+            if left < MOST_HYPERGEOMETRIC:
+                count = int(self.rng.hypergeometric(wanted, left - wanted, members.size))
+            else:  # few of so many
+                count = min(wanted, int(self.rng.binomial(members.size, wanted / left)))
+            drawn.append(self.rng.choice(members, count, replace=False))
+            self.left[code] -= members.size
+            self.wanted[code] -= count
+        return np.sort(np.concatenate(drawn))
+
+
+def _drawn(source: RawFiles, labels: LabelCodes, draw: ClassDraw, rows: int) -> Sample:
     import pyarrow as pa
 
-    rng = np.random.default_rng(seed)
     tables, codes_of, weights = [], [], []
     again = LabelCodes(source.target, labels.values)
     for path, row, batch in source.batches(None):
         weight = source.weights(batch, path, row)
         codes = again.codes(batch.column(source.target), weight)
-        chosen = np.flatnonzero(rng.random(codes.size) < shares[codes])
+        chosen = draw.rows(codes)
         tables.append(pa.Table.from_batches([batch]).select(source.columns).take(chosen))
         codes_of.append(codes[chosen])
         weights.append(weight[chosen] if weight.size else np.ones(chosen.size))

@@ -26,6 +26,7 @@ from apmax.linear.platt import calibrate, centre_and_spread
 from apmax.splits import Split, mean_held_out
 from apmax.tabular.columns import INTERCEPT, Table, frame_like
 from apmax.tabular.effects import Effect
+from apmax.tabular.files import FilesMixin
 from apmax.tabular.interactions import Pairs, find_pairs
 from apmax.tabular.terms import Term, effects, main_terms, matrix
 from apmax.tabular.training_data import as_given, checked_rows, training_data
@@ -70,7 +71,7 @@ class BasisAPClassifierCV(APClassifierCV):
         self.out_of_fold_ = fit.slope * held_out + fit.offset
 
 
-class AdditiveAPClassifier(BinaryAPClassifier):
+class AdditiveAPClassifier(FilesMixin, BinaryAPClassifier):
     r"""Additive model of a table, trained for average precision.
 
     The log-odds of the positive class are a sum of one function per column,

@@ -21,6 +21,7 @@ from apmax.tabular.budget import Budget, OutOfTime, planned
 from apmax.tabular.columns import frame_like
 from apmax.tabular.effects import Effect, scaled
 from apmax.tabular.explanation import explained, mean_contributions
+from apmax.tabular.files import FilesMixin
 from apmax.tabular.leaderboard import Leaderboard, simplest_within_error
 from apmax.tabular.library import ADDITIVE, LOGISTIC, NAMES, STACK, encoded, log_odds
 from apmax.tabular.logistic import Shape
@@ -34,7 +35,7 @@ ONE_SE, BEST = "one-se", "best"
 """Rules of `select`."""
 
 
-class AutoAPClassifier(BinaryAPClassifier):
+class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
     """The best of a small library of models by cross-validated average precision.
 
     The library has logistic regression, :class:`AdditiveAPClassifier`, boosted trees of three

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from apmax.splits import standard_error
-from apmax.tabular.library import NAMES
 from apmax.validation import Floats
 
 
@@ -75,32 +74,6 @@ class Leaderboard(Sequence[Standing]):
 
     def __getitem__(self, place: Any) -> Any:
         return self.standings[place]
-
-    def advice(self, simplest_first: Sequence[str] = NAMES) -> str:
-        """Say in one sentence which model to use: the simplest within one error of the best.
-
-        If the best model was chosen to predict, the sentence only names the simpler one.
-        Models that `simplest_first` does not list count as the most complex ones.
-        """
-        best = self[0]
-        if len(self) == 1:
-            return f"{best.model} is the only model compared."
-        if np.isnan(best.difference_se):
-            return f"Use {best.model}: highest AP on a single fold, so compare on more folds."
-        order = [*simplest_first, *(one.model for one in self)]
-        by_simplicity = sorted(self, key=lambda one: order.index(one.model))
-        use = next(one for one in by_simplicity if -one.difference <= one.difference_se)
-        if use.model != best.model:
-            gap = f"{best.model}, {-use.difference:+.3f} ± {use.difference_se:.3f}"
-            within = f"simplest model within one standard error of the best ({gap})."
-            # Where the best model is kept, this is a remark, not a contradiction.
-            return f"{use.model} is the {within}" if best.chosen else f"Use {use.model}: {within}"
-        simpler = by_simplicity[: by_simplicity.index(best)]
-        if not simpler:
-            return f"Use {best.model}: simplest of all models, with the highest AP."
-        near = max(simpler, key=lambda one: one.difference)
-        gap = f"{near.model}, {near.difference:+.3f} ± {near.difference_se:.3f}"
-        return f"Use {best.model}: no simpler model is within one standard error (nearest {gap})."
 
     def __str__(self) -> str:
         width = max([len("model"), *(len(one.model) for one in self)])

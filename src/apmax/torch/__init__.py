@@ -9,18 +9,15 @@ except ImportError as error:  # pragma: no cover - the tests' machine has it
 
 from apmax.torch.average_precision import APLoss
 from apmax.torch.batch_losses import SmoothAPLoss
+from apmax.torch.class_pair_losses import PartialAUCLoss, PNormPushLoss
 from apmax.torch.compositional import CompositionalLoss
 from apmax.torch.exact_head import ExactAPHead, HeadFit
 from apmax.torch.exact_loss import ExactAPLoss
-from apmax.torch.indexed import IndexedDataset
-from apmax.torch.listwise import ListwiseLoss
+from apmax.torch.indexed_dataset import IndexedDataset
 from apmax.torch.method_table import from_table
 from apmax.torch.multi_label_sampler import MultiLabelBatchSampler
-from apmax.torch.ndcg import NDCGLoss
 from apmax.torch.optim import ADAP, MOAP, SOAP
-from apmax.torch.p_norm_push import PNormPushLoss
-from apmax.torch.partial_auc import PartialAUCLoss
-from apmax.torch.query_ap import QueryAPLoss
+from apmax.torch.query_losses import ListwiseLoss, NDCGLoss, QueryAPLoss
 from apmax.torch.query_sampler import QueryBatchSampler
 from apmax.torch.sampler import PositiveNegativeBatchSampler
 

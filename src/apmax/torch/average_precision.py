@@ -10,21 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from apmax.errors import BackendError, NonFiniteError, ParameterError, ShapeError, WeightError
+from apmax.errors import BackendError, NonFiniteError, WeightError
 from apmax.methods import TRACKERS, Schedule, Tracker
 from apmax.objective.omega import Omega
 from apmax.objective.surrogates import LOGISTIC, Surrogate
-from apmax.torch.checked_settings import CheckedSettings
-from apmax.torch.checks import check_finite, check_floating, check_index, check_rows
 from apmax.torch.compiled_step import CompiledStep
-from apmax.torch.compositional import CompositionalLoss, with_gradient
-from apmax.torch.distributed import gather_checked
+from apmax.torch.compositional import with_gradient
 from apmax.torch.foreign_keywords import explains_foreign_keywords
+from apmax.torch.indexed_loss import IndexedLoss, minus_precision
 from apmax.torch.labels import LabelTable
 from apmax.torch.pairs import pair_sums, pair_sums_vjp, rank_batch
-from apmax.torch.score_scale import check_spread, resolve_scale
-from apmax.torch.skipped_batches import SkippingLoss
-from apmax.torch.tensor_surrogates import BUILT_IN, pair_terms
+from apmax.torch.tensor_surrogates import BUILT_IN
 from apmax.validation import check_switch
 
 LEAST_SLOPE = 2.0
@@ -32,12 +28,7 @@ LEAST_SLOPE = 2.0
 NO_RANKING = "has no negatives or fewer than two positives"
 
 
-def minus_precision(u: Tensor) -> Tensor:
-    """f(u) = −u₁/u₂, row by row."""
-    return -u[:, 0] / u[:, 1]
-
-
-class APLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
+class APLoss(IndexedLoss):
     r"""−ÂP over all training data, from batches; U tracks the rank of every positive.
 
     .. math:: F(w) = \frac1m \sum_{y_i = 1} f(g_i(w)), \quad f(u) = -u_1/u_2, \quad
@@ -113,6 +104,8 @@ class APLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
     -0.911, tracked AP 0.911
     """
 
+    labels: LabelTable
+
     @explains_foreign_keywords
     def __init__(
         self,
@@ -131,82 +124,50 @@ class APLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
         poor_batch: str = "skip",
         process_group: Any = None,
     ) -> None:
-        chosen, gamma, spread = resolve_scale(surrogate, gamma, spread, from_logits)
-        if chosen == LOGISTIC and spread == 1.0 and gamma < LEAST_SLOPE:
-            message = (
-                f"`gamma` = {gamma:g} is a very flat slope for probabilities; the default is 20. "
-                "The weight of a moving average, which LibAUC calls gamma, is beta0"
-            )
-            warnings.warn(message, UserWarning, stacklevel=3)
         tracker = tracker if isinstance(tracker, Tracker) else TRACKERS.choose(tracker)
         if tracker.needs_previous:
             raise BackendError(
                 f"`tracker` = {tracker.name!r} needs estimates at the previous parameters, which "
                 "apmax.torch.APLoss does not have: use CompositionalLoss, or another tracker"
             )
-        if schedule is None:
-            schedule = "inverse_sqrt" if tracker.decays else "constant"
         table = LabelTable(labels)
         super().__init__(
             minus_precision,
             table.cells.numel(),
             2,
+            table,
+            surrogate=surrogate,
+            gamma=gamma,
+            from_logits=from_logits,
+            spread=spread,
             tracker=tracker,
             beta0=beta0,
             schedule=schedule,
             first_visit=first_visit,
+            poor_batch=poor_batch,
             process_group=process_group,
         )
-        self._count_skips(poor_batch, table.num_labels)
-        self.labels = table
+        if self._surrogate == LOGISTIC and self.spread == 1.0 and self.gamma < LEAST_SLOPE:
+            message = (
+                f"`gamma` = {self.gamma:g} is a very flat slope for probabilities; the default is "
+                "20. The weight of a moving average, which LibAUC calls gamma, is beta0"
+            )
+            warnings.warn(message, UserWarning, stacklevel=3)
         self._set_label_weights(label_weights)
-        self._terms, self._surrogate = pair_terms(chosen), chosen
-        self._gamma, self._spread = gamma, spread
-        self.least_pair = chosen.lower_bound(gamma)
+        self.least_pair = self._surrogate.lower_bound(self.gamma)
         self._compiled = CompiledStep()
-        self.fused = table.num_labels == 1 and chosen in BUILT_IN
+        self.fused = table.num_labels == 1 and self._surrogate in BUILT_IN
         if check_switch(projected, "projected"):
             self.low, self.high = self._edges()
 
-    @property
-    def surrogate(self) -> str:
-        """Name of the surrogate. Read-only, because U depends on it."""
-        return self._surrogate.name
+    def _of_parts(self, scores: Tensor, index: Tensor, given: list[Tensor]) -> Tensor:
+        if self.fused and self.training and scores.is_cpu:
+            return self._compiled_step(scores, index, given)
+        return super()._of_parts(scores, index, given)
 
-    @property
-    def gamma(self) -> float:
-        """γ of the surrogate. Read-only, because U depends on it."""
-        return self._gamma
-
-    @property
-    def spread(self) -> float | None:
-        """Largest difference of two scores. Read-only, because Ω depends on it."""
-        return self._spread
-
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def forward(self, scores: Tensor, index: Tensor, labels: Any = None) -> Tensor:
-        """Update U and return −ÂP as tracked for the positives of the batch.
-
-        Parameters
-        ----------
-        scores : Tensor of shape (B,) or (B, L)
-            Scores of the batch: probabilities, or logits with ``from_logits=True``.
-        index : Tensor of shape (B,)
-            Positions of the examples in `labels` of the constructor, each once.
-        labels : array-like or Tensor of shape (B,) or (B, L), optional
-            Labels of the batch. They are only compared with those of the constructor; if they
-            differ, `index` is wrong and an error is raised.
-        """
-
-        def check() -> tuple[Tensor, ...]:
-            return self._check_batch(scores, index, labels)
-
-        columns, index, *given = gather_checked(check, self.rounds.device, self.process_group)
-        if self.fused and self.training and columns.device.type == "cpu":
-            return self._compiled_step(columns, index, given)
-        columns = columns[:, None] if columns.ndim == 1 else columns
-        self._check_values(columns, index, given)
-        columns = columns.to(torch.promote_types(columns.dtype, self.U.dtype))
+    def _of_batch(self, scores: Tensor, index: Tensor) -> Tensor:
+        """Return the loss in torch operations, for any number of labels and any device."""
+        columns = scores[:, None] if scores.ndim == 1 else scores
         batch = rank_batch(self.labels, index, self.least_pair, self.U.dtype, self.label_weights)
         if batch is None:
             return self._skip(columns, NO_RANKING)
@@ -215,7 +176,7 @@ class APLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
             value, pulls = self._track(inner, batch.rows, batch.scale, batch.share)
             gradient = pair_sums_vjp(pulls, slopes, batch, columns.shape[1])
         self._count(~batch.usable if self.skipped.ndim else False)
-        return with_gradient(columns, value.to(columns.dtype), gradient)
+        return with_gradient(columns, value, gradient)
 
     @torch.no_grad()
     def average_precision(self) -> float:
@@ -245,11 +206,11 @@ class APLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
         if outcome.taken:
             self._set_clock(tick)
             self._count(False)
-            dtype = torch.promote_types(values.dtype, self.U.dtype)
-            return with_gradient(values, torch.tensor(outcome.value, dtype=dtype), outcome.gradient)
+            wide = values.to(torch.promote_types(values.dtype, outcome.dtype))
+            return with_gradient(wide, outcome.value, outcome.gradient)
         if outcome.unranked:
             return self._skip(values, NO_RANKING)
-        self._check_values(values[:, None], index, given)  # raises if something is invalid
+        self._check_values(values, index, given)  # raises if something is invalid
         largest = float(values.detach().abs().max())
         raise NonFiniteError(
             f"pair sums of scores up to {largest:.3g} overflow U; the state is unchanged: pass "
@@ -281,43 +242,6 @@ class APLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
         cells = self.labels.cells if rows is None else self.labels.cells[rows]
         return cells // self.labels.examples
 
-    def _check_batch(self, scores: Tensor, index: Tensor, given: Any) -> tuple[Tensor, ...]:
-        """Check shapes, types and devices; return scores of shape (B,) or (B, L), and positions."""
-        check_floating(scores, "scores")
-        count = self.labels.num_labels
-        columns = scores
-        if scores.ndim == 2 and scores.shape[1] == count == 1:
-            columns = scores[:, 0]
-        elif scores.ndim != (2 if count > 1 else 1) or (count > 1 and scores.shape[1] != count):
-            wanted = "(B,)" if count == 1 else f"(B, {count})"
-            raise ShapeError(
-                f"`scores` must have shape {wanted}, got {tuple(scores.shape)}: one score per "
-                "example" + ("; try scores.squeeze(-1)" if count == 1 else " and label")
-            )
-        positions = check_index(index, columns.shape[0], scores.device)
-        if self.labels.cells.device != scores.device:
-            raise ParameterError(
-                f"the loss is on {self.labels.cells.device} and `scores` on {scores.device}: "
-                f"loss.to({str(scores.device)!r})"
-            )
-        if given is None:
-            return columns, positions
-        truth = torch.as_tensor(given, device=columns.device)
-        if truth.numel() != columns.numel():
-            raise ShapeError(
-                f"`labels` must have the shape of `scores`, {tuple(scores.shape)}, got "
-                f"{tuple(truth.shape)}"
-            )
-        return columns, positions, truth if truth.shape == columns.shape else truth.view_as(columns)
-
-    def _check_values(self, columns: Tensor, index: Tensor, given: list[Tensor]) -> None:
-        """Check that scores are finite and within `spread`, and positions valid and distinct."""
-        check_rows(index, self.labels.examples)
-        check_finite(columns, "a score")
-        check_spread(columns, self.spread)
-        if given:
-            self.labels.check_given(index, given[0].reshape(columns.shape))
-
     def _set_label_weights(self, weights: Any) -> None:
         """Store the weights of the labels; none is equal weights."""
         count = self.labels.num_labels
@@ -333,10 +257,3 @@ class APLoss(CheckedSettings, CompositionalLoss, SkippingLoss):
                 "one weight per column of the labels"
             )
         self.label_weights = values
-
-    def _settings(self) -> dict[str, Any]:
-        labels = self.labels.fingerprint()
-        return {"labels": labels, "surrogate": self.surrogate, "gamma": self.gamma}
-
-    def _own_buffers(self) -> list[Tensor]:
-        return [*super()._own_buffers(), *self.labels.buffers()]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from apmax.errors import ShapeError, WeightError
-from apmax.torch.checks import check_finite, check_floating
+from apmax.torch.checks import check_batch_labels, check_finite, check_floating
 from apmax.torch.distributed import gather_checked
 from apmax.torch.labels import label_masks
 from apmax.torch.score_scale import check_spread, resolve_spread
@@ -58,7 +58,7 @@ class BatchLoss(SkippingLoss):
         def check() -> tuple[Tensor, ...]:
             return _check_batch(scores, labels, weight)
 
-        columns, truth, *weights = gather_checked(check, self.skipped.device, self.process_group)
+        columns, truth, *weights = gather_checked(check, self, self.process_group)
         if columns.element_size() < 4:
             columns = columns.float()
         check_finite(columns, "a score")
@@ -114,22 +114,17 @@ class SmoothAPLoss(BatchLoss):
         return 1.0 - (rank_plus / rank).mean()
 
 
-def _check_batch(scores: Tensor, labels: Tensor, weight: Tensor | None) -> tuple[Tensor, ...]:
+def _check_batch(scores: Tensor, labels: Any, weight: Tensor | None) -> tuple[Tensor, ...]:
     """Check shapes and types; return scores and labels with shape (B, L), and the weights."""
     check_floating(scores, "scores")
-    if not isinstance(labels, Tensor) or labels.shape != scores.shape or scores.ndim not in (1, 2):
-        shape = tuple(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
-        raise ShapeError(
-            f"`scores` and `labels` must have the same shape, (B,) or (B, L), got "
-            f"{tuple(scores.shape)} and {shape}"
-        )
-    if labels.device != scores.device:
-        raise ShapeError(f"`labels` is on {labels.device} and `scores` on {scores.device}")
-    both = (scores, labels) if scores.ndim == 2 else (scores[:, None], labels[:, None])
-    return both if weight is None else (*both, check_sample_weight(weight, scores))
+    if scores.ndim not in (1, 2):
+        raise ShapeError(f"`scores` must have shape (B,) or (B, L), got {tuple(scores.shape)}")
+    truth = check_batch_labels(labels, scores)
+    both = (scores, truth) if scores.ndim == 2 else (scores[:, None], truth[:, None])
+    return both if weight is None else (*both, _check_sample_weight(weight, scores))
 
 
-def check_sample_weight(weight: Tensor, scores: Tensor) -> Tensor:
+def _check_sample_weight(weight: Tensor, scores: Tensor) -> Tensor:
     """Return one finite weight ≥ 0 per example, on the device of the scores."""
     check_floating(weight, "sample_weight")
     if weight.shape != scores.shape[:1] or weight.device != scores.device:

@@ -10,6 +10,10 @@ from torch import Tensor
 
 from apmax.errors import NonFiniteError, NotNumericError, ParameterError, ShapeError
 
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.uint8)
+ONE_COLUMN = "write scores.squeeze(-1) for one output, and scores[:, 1] - scores[:, 0] for two"
+"""Advice for scores of a wrong shape."""
+
 
 def check_floating(tensor: Any, name: str) -> None:
     """Check that `tensor` holds floating point numbers."""
@@ -33,19 +37,45 @@ def check_finite(tensor: Tensor, what: str) -> None:
 
 def check_index(index: Any, size: int, device: torch.device) -> Tensor:
     """Check one integer per row of the batch, on the same device."""
-    if not isinstance(index, Tensor) or index.dtype not in (torch.int64, torch.int32):
+    if not isinstance(index, Tensor) or index.dtype not in INTEGERS:
         kind = index.dtype if isinstance(index, Tensor) else type(index).__name__
-        raise NotNumericError(
-            f"`index` must be a tensor of integers, got {kind}: the positions of the batch in the "
-            "data set, as IndexedDataset yields them"
+        advice = (
+            "are these labels? The order is loss(scores, index, labels)"
+            if isinstance(index, Tensor)
+            else "write torch.as_tensor(index)"
         )
-    if index.shape != (size,):
-        raise ShapeError(f"`index` must have shape ({size},), got {tuple(index.shape)}")
+        raise NotNumericError(
+            f"`index` must be a tensor of integers, the positions of the batch in the data set, "
+            f"got {kind}: {advice}"
+        )
+    if index.ndim != 1 or len(index) != size:
+        raise ShapeError(
+            f"`index` must have shape ({size},), got {tuple(index.shape)}: one position per example"
+        )
     if index.device != device:
         raise ParameterError(
             f"`index` is on {index.device} and the batch on {device}: index.to({str(device)!r})"
         )
-    return index.long()
+    return index if index.dtype == torch.int64 else index.long()
+
+
+def check_batch_labels(labels: Any, scores: Tensor) -> Tensor:
+    """Return the labels of a batch as a tensor of the shape and on the device of the scores."""
+    try:
+        truth = labels if isinstance(labels, Tensor) else torch.as_tensor(labels)
+    except (TypeError, ValueError, RuntimeError):
+        raise NotNumericError(
+            f"`labels` of the batch must be numbers or bool, got {type(labels).__name__}: write "
+            "labels == positive_class"
+        ) from None
+    if scores.ndim == 1 and truth.ndim == 2 and truth.shape[1] == 1:
+        truth = truth[:, 0]
+    if truth.shape != scores.shape:
+        raise ShapeError(
+            f"`labels` of the batch must have the shape of `scores`, {tuple(scores.shape)}, got "
+            f"{tuple(truth.shape)}"
+        )
+    return truth.to(scores.device)
 
 
 def check_rows(index: Tensor, size: int) -> None:
@@ -65,7 +95,7 @@ def check_rows(index: Tensor, size: int) -> None:
         )
         raise ParameterError(
             f"`index` holds a position twice{labels}: draw batches without replacement, with "
-            "PositiveNegativeBatchSampler instead of WeightedRandomSampler"
+            "PositiveNegativeBatchSampler instead of WeightedRandomSampler or DistributedSampler"
         )
 
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from apmax.errors import BackendError, ParameterError, ShapeError
 from apmax.methods import (
@@ -161,11 +160,12 @@ class CompositionalLoss(nn.Module):
         def check() -> tuple[Tensor, ...]:
             return self._check_inner(inner, index, previous)
 
-        estimates, rows, *rest = gather_checked(check, self.rounds.device, self.process_group)
+        estimates, rows, *rest = gather_checked(check, self, self.process_group)
         check_rows(rows, self.num_rows)
+        estimates = estimates.to(torch.promote_types(estimates.dtype, self.U.dtype))
         scale, weight = self.num_rows / rows.numel(), 1.0 / rows.numel()
         value, pulls = self._track(estimates, rows, scale, weight, *rest)
-        return with_gradient(estimates, value.to(estimates.dtype), pulls)
+        return with_gradient(estimates, value, pulls)
 
     @torch.no_grad()
     def tracked(self, rows: Tensor | None = None) -> Tensor:
@@ -240,22 +240,23 @@ class CompositionalLoss(nn.Module):
 
     def _next_tick(self) -> Tick:
         """Clock of the next round; nothing is written."""
-        t = int(self.rounds) + 1
+        buffers: Any = self._buffers  # attributes of a module are looked up slowly
+        t = buffers["rounds"].item() + 1
         beta0 = float(self.schedule.at(self.beta0, t))
         if not self.tracker.decays:
             return Tick(t, beta0, 0.0, 0.0, 0.0)
-        decay, rest = self.log_decay.tolist()
+        decay, rest = buffers["log_decay"].tolist()
         return Tick(t, beta0, decay, *add_exactly(decay, rest, log_decay(beta0)))
 
     def _set_clock(self, tick: Tick) -> None:
-        self.rounds.fill_(tick.t)
-        if not self.tracker.decays:
-            return
-        now = (tick.next_decay, tick.next_rest)
-        if self.log_decay.device.type == "cpu":
-            self.log_decay.numpy()[:] = now  # without the overhead of an operation
+        buffers: Any = self._buffers
+        clock, now = buffers["log_decay"], (tick.next_decay, tick.next_rest)
+        if clock.is_cpu:  # without the overhead of operations
+            buffers["rounds"].numpy()[()] = tick.t
+            clock.numpy()[:] = now
         else:
-            self.log_decay.copy_(torch.tensor(now, dtype=torch.float64))
+            self.rounds.fill_(tick.t)
+            clock.copy_(torch.tensor(now, dtype=torch.float64))
 
     def _decay_since(self, written: Tensor, decay: float) -> Tensor:
         """Π (1 − β₀) over the rounds since each row was written: (B, 1)."""
@@ -329,21 +330,25 @@ class CompositionalLoss(nn.Module):
         return [buffer for buffer in self._buffers.values() if buffer is not None]
 
 
-def with_gradient(inputs: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
-    """Return `value` as a function of `inputs` that has this `gradient`."""
-    result: Tensor = _WithGradient.apply(inputs, value, gradient)  # type: ignore[no-untyped-call]
+def with_gradient(inputs: Tensor, value: Tensor | float, gradient: Tensor) -> Tensor:
+    """Return `value` as a function of `inputs` that has this `gradient`.
+
+    It is the inner product of both with another value: backward through one of torch's own
+    operations is cheaper than through a Function in Python. Inputs have at least single precision.
+    """
+    if inputs.ndim > 1:
+        inputs, gradient = inputs.reshape(-1), gradient.reshape(-1)
+    result = torch.dot(inputs, gradient.to(inputs.dtype))
+    result.detach().fill_(value)
+    if result.grad_fn is not None:
+        result.grad_fn.register_prehook(_refuse_second_derivatives)
     return result
 
 
-class _WithGradient(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, inputs: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
-        ctx.save_for_backward(gradient)
-        ctx.dtype = inputs.dtype
-        return value.clone()  # a separate tensor, so that ``loss /= 4`` works
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, outside: Tensor) -> tuple[Tensor, None, None]:
-        (gradient,) = ctx.saved_tensors
-        return (gradient * outside).to(ctx.dtype), None, None
+def _refuse_second_derivatives(_: Any) -> None:
+    """Raise in a backward pass that is itself differentiated: `gradient` is a constant there."""
+    if torch.is_grad_enabled():
+        raise BackendError(
+            "losses of apmax.torch have first derivatives only: call backward() without "
+            "create_graph=True, and leave the loss out of gradient penalties"
+        )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from apmax.errors import ApmaxError, ParameterError, RankError
@@ -24,15 +25,16 @@ def world_size(group: Any = None) -> int:
 
 
 def gather_checked(
-    check: Callable[[], tuple[Tensor, ...]], device: torch.device, group: Any = None
+    check: Callable[[], tuple[Tensor, ...]], module: nn.Module, group: Any = None
 ) -> tuple[Tensor, ...]:
     """Return the tensors of `check` from all ranks, concatenated in the order of the ranks.
 
     An error on one rank is raised on all ranks, which would otherwise wait forever. Lengths may
-    differ between ranks, but not between the tensors of a rank.
+    differ between ranks, but not between the tensors of a rank. All are on the device of `module`.
     """
     if world_size(group) == 1:
         return check()
+    device = next(chain(module.parameters(), module.buffers())).device
     try:
         tensors = check()
     except ApmaxError:

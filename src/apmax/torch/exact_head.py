@@ -167,7 +167,7 @@ class ExactAPHead:
 
         found: list[LayerInputs] = []
         device = next(network.parameters()).device
-        gathered = gather_checked(collect, device, self.process_group)
+        gathered = gather_checked(collect, network, self.process_group)
         features, labels = (tensor.cpu() for tensor in gathered)
         with cooperative_interrupts():
             return self._fit_layer(found[0].name, found[0].layer, features, labels)

@@ -81,7 +81,7 @@ class ExactAPLoss(BatchLoss):
         """Return the loss with a gradient that is computed together with the value."""
         with torch.no_grad():
             value, gradient = self._sum_pairs(scores.detach(), positive, weight)
-        return with_gradient(scores, -value.to(scores.dtype), -gradient.to(scores.dtype))
+        return with_gradient(scores, -value, -gradient)
 
     def _sum_pairs(
         self, scores: Tensor, positive: Tensor, weight: Tensor | None

@@ -22,6 +22,7 @@ MEANINGS = {
     "num_labels": "labels of shape (n, L) as the first argument",
     "margin": "gamma=, the margin of surrogate='squared_hinge' or the slope of 'logistic'",
     "surr_loss": "surrogate=",
+    "device": "loss.to(device) after creating the loss",
     "imratio": "nothing: the labels hold the share of positives",
     # samplers of LibAUC and torch
     "sampling_rate": "positives_per_batch=round(sampling_rate * batch_size)",

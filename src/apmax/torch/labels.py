@@ -12,13 +12,19 @@ from torch import Tensor, nn
 from apmax.errors import LabelError, NoPositiveError, ShapeError
 from apmax.validation import check_labels
 
+WHAT_INDEX_IS = (
+    "`index` must hold positions in the labels that the loss was created with; for a Subset use "
+    "IndexedDataset(subset) and the labels of subset.indices"
+)
+
 
 class LabelTable(nn.Module):
     """L labels of n examples; memory is used only by positives and by missing labels.
 
     A cell is ``label · n + example``. Positive cells are sorted, and the position of a cell among
     them is its row of U. Missing cells take one bit each. `positives` and `known` hold m and n
-    of every label: the number of its positives, and of the examples that have the label.
+    of every label: the number of its positives, and of the examples that have the label. If a
+    table of one label is `inverted`, its cells are those of the negatives.
     """
 
     cells: Tensor
@@ -26,9 +32,12 @@ class LabelTable(nn.Module):
     positives: Tensor
     known: Tensor
 
-    def __init__(self, labels: Any) -> None:
+    def __init__(self, labels: Any, inverted: bool = False) -> None:
         super().__init__()
         positive, missing = _read(labels)
+        self.inverted = inverted
+        if inverted:
+            positive = ~positive
         self.examples, self.num_labels = positive.shape[0], positive.shape[1]
         transposed = positive.T.reshape(-1) if self.num_labels > 1 else positive[:, 0]
         cells = torch.from_numpy(np.flatnonzero(transposed))
@@ -64,31 +73,31 @@ class LabelTable(nn.Module):
         return rows, positive, negative
 
     def check_given(self, index: Tensor, given: Tensor) -> None:
-        """Check that the labels of a batch, (B, L), are those of the table."""
-        positive, missing = label_masks(given)
+        """Check that the labels of a batch, (B,) or (B, L), are those of the table."""
+        positive, missing = label_masks(given.reshape(len(index), -1))
         _, expected, negative = self.lookup(index)
         known = (expected | negative).t()
-        wrong = (positive != expected.t()) & known & ~missing
+        wrong = ((positive ^ self.inverted) != expected.t()) & known & ~missing
         if bool(wrong.any()):
             row, column = (int(k) for k in wrong.nonzero()[0])
             where = f", label {column}" if self.num_labels > 1 else ""
+            words = ("positive", "negative") if positive[row, column] else ("negative", "positive")
             raise LabelError(
                 f"`labels` and `index` disagree for {int(wrong.any(dim=1).sum())} of "
-                f"{len(index)} examples: example {int(index[row])}{where} is "
-                f"{_word(expected[column, row])} for the loss and "
-                f"{_word(positive[row, column])} in this batch. `index` must hold positions in "
-                "the labels that the loss was created with; for a Subset use "
-                "IndexedDataset(subset) and APLoss(labels[subset.indices])"
+                f"{len(index)} examples: example {int(index[row])}{where} is {words[1]} for the "
+                f"loss and {words[0]} in this batch. {WHAT_INDEX_IS}"
             )
-
-
-def _word(positive: Tensor) -> str:
-    return "positive" if bool(positive) else "negative"
 
 
 def positives_of(labels: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return the mask of positives of one column of labels: bool, {0, 1} or {-1, 1}."""
-    positive = check_labels(_as_array(labels), name="labels")
+    array = _as_array(labels)
+    if array.ndim == 2 and array.shape[1] > 1:
+        raise ShapeError(
+            f"`labels` has shape {array.shape}, but only one column is supported here: use APLoss "
+            "and MultiLabelBatchSampler for several labels"
+        )
+    positive = check_labels(array, name="labels", remedy="write labels == positive_class")
     if positive.all():
         raise LabelError(
             "`labels` holds positives only: a ranking needs negatives; check the labels"
@@ -143,9 +152,13 @@ def _as_array(labels: Any) -> np.ndarray[Any, Any]:
     if isinstance(labels, Tensor):
         labels = labels.detach().cpu()
         labels = (labels.float() if labels.dtype == torch.bfloat16 else labels).numpy()
-    array = np.asarray(labels)
+    try:
+        array = np.asarray(labels)
+    except ValueError:
+        array = np.empty(())
     if array.ndim not in (1, 2):
         raise ShapeError(
-            f"`labels` must have shape (n,) or (n, L), got {array.shape}: one row per example"
+            f"`labels` must be an array of shape (n,) or (n, L), got {type(labels).__name__} of "
+            f"shape {array.shape}: pass the labels of all training examples"
         )
     return array

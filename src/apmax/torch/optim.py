@@ -76,6 +76,17 @@ class DirectedOptimizer(Optimizer):
         records = {"style": asdict(direction), "schedule": asdict(schedule)}
         super().add_param_group({**param_group, **records})
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a checkpoint; one of another optimizer raises before anything changes."""
+        for group in state_dict["param_groups"]:
+            missing = sorted(set(self.defaults) - set(group))
+            if missing:
+                raise ParameterError(
+                    f"the checkpoint has no {', '.join(missing)}, so it is that of another "
+                    f"optimizer than {type(self).__name__}: load the weights of the model only"
+                )
+        super().load_state_dict(state_dict)
+
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Perform one step and return the value of the closure."""

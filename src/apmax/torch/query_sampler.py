@@ -11,7 +11,7 @@ import torch
 from apmax.errors import ParameterError
 from apmax.torch.foreign_keywords import explains_foreign_keywords
 from apmax.torch.permutation import Positions
-from apmax.torch.queries import QueryTable
+from apmax.torch.query_table import QueryTable
 from apmax.torch.sampler import ResumableBatchSampler, cycled_batches
 from apmax.validation import check_count
 

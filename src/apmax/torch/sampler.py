@@ -103,12 +103,9 @@ class ResumableBatchSampler(Sampler[list[int]]):
 
     def _own(self, shared: Positions) -> list[int]:
         """Part of a batch for this replica."""
-        size = -(-shared.size // self.num_replicas)
-        if shared.size % self.num_replicas == 0 or self.num_replicas == 1:
-            part = shared[self.rank * size : (self.rank + 1) * size]
-        else:
-            part = np.array_split(shared, self.num_replicas)[self.rank]
-        own: list[int] = part.tolist()
+        whole, rest = divmod(shared.size, self.num_replicas)
+        start = self.rank * whole + min(self.rank, rest)
+        own: list[int] = shared[start : start + whole + (self.rank < rest)].tolist()
         return own
 
 

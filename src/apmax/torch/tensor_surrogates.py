@@ -51,15 +51,10 @@ def _numpy_terms(surrogate: Surrogate, x: Tensor, gamma: float) -> tuple[Tensor,
     return value, slope
 
 
-def pair_losses(surrogate: Surrogate, gamma: float) -> Callable[[Tensor], Tensor]:
-    """Return ℓ on tensors of differences, with its gradient."""
-    terms = pair_terms(surrogate)
-
-    def of(x: Tensor) -> Tensor:
-        losses: Tensor = _PairLosses.apply(x, terms, gamma)  # type: ignore[no-untyped-call]
-        return losses
-
-    return of
+def pair_losses(x: Tensor, terms: PairTerms, gamma: float) -> Tensor:
+    """Return ℓ(x) with its gradient."""
+    losses: Tensor = _PairLosses.apply(x, terms, gamma)  # type: ignore[no-untyped-call]
+    return losses
 
 
 class _PairLosses(torch.autograd.Function):

@@ -18,7 +18,7 @@ def test_models_are_compared_and_reported(folder: Path) -> None:
     pd.read_csv("loans.csv").assign(price=prices).to_csv("odd.csv", index=False)
     result = as_json("compare", "odd.csv", *FAST, "--report", "c.html")
     assert {one["model"] for one in result["leaderboard"]} == set(NAMES)
-    assert "within one standard error" in result["advice"] or "highest AP" in result["advice"]
+    assert "simple" in result["advice"]
     (note,) = result["warnings"]
     assert note.startswith("'price' is text whose values hardly ever repeat")
     page = Path("c.html").read_text()
@@ -36,7 +36,8 @@ def test_trees_that_beat_both_linear_models_are_advised(folder: Path) -> None:
     result = as_json("compare", "product.csv", "--target", "y", "--jobs", "1", "--folds", "3")
     ap = {one["model"]: one["ap"] for one in result["leaderboard"]}
     assert max(ap["logistic"], ap["additive"]) < max(ap.values()) - 0.2
-    assert result["advice"].split()[1].rstrip(":") not in ("logistic", "additive")
+    assert "logistic" not in result["advice"]
+    assert "additive" not in result["advice"]
 
 
 def test_repeats_draw_the_folds_again(folder: Path) -> None:

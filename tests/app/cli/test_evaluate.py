@@ -36,6 +36,49 @@ def test_the_negative_label_of_the_model_is_refused_as_positive(model: str) -> N
     assert "it finds 'yes'" in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("labels", "advice"),
+    [
+        ({"yes": "bad", "no": "good"}, "name the label that means 'yes' here with --positive"),
+        ({"yes": "no"}, "use rows of both labels"),
+    ],
+)
+def test_unknown_labels_are_compared_with_those_of_the_model(
+    model: str, labels: dict[str, str], advice: str
+) -> None:
+    frame = made_loans(400, 1)
+    frame.assign(defaulted=frame["defaulted"].replace(labels)).to_csv("other.csv", index=False)
+    refused = run("evaluate", model, "other.csv", fails=True).stderr
+    assert "the model was trained to tell 'yes' from 'no'" in refused
+    assert advice in refused
+
+
+def test_labels_of_another_name_can_be_evaluated(model: str) -> None:
+    frame = made_loans(400, 1)
+    named = frame["defaulted"].replace({"yes": "bad", "no": "good"})
+    frame.assign(defaulted=named).to_csv("other.csv", index=False)
+    result = as_json("evaluate", model, "other.csv", "--positive", "bad")
+    assert result == as_json("evaluate", model, "new-loans.csv")
+
+
+def test_the_stored_threshold_is_evaluated_on_new_data(model: str) -> None:
+    assert as_json("evaluate", model, "new-loans.csv")["stored_threshold"] is None
+    assert "apmax threshold m.apmax" in run("evaluate", model, "new-loans.csv").stdout
+    run("threshold", model, "--recall", "0.5", "--data", "valid.csv")
+    stored = as_json("evaluate", model, "new-loans.csv")["stored_threshold"]
+    run("predict", model, "new-loans.csv", "--out", "p.csv")
+    alerts = pd.read_csv("p.csv")["label"] == "yes"
+    y = made_loans(400, 1)["defaulted"] == "yes"
+    assert (stored["alerts"], stored["true_alerts"]) == (alerts.sum(), (alerts & y).sum())
+    assert "stored threshold" in run("evaluate", model, "new-loans.csv").stdout
+
+
+def test_the_top_rows_are_evaluated(model: str) -> None:
+    top = as_json("evaluate", model, "new-loans.csv")["top"]
+    assert [one["share"] for one in top] == [0.01, 0.02, 0.05, 0.1]
+    assert [one["rows"] for one in top] == [4, 8, 20, 40]
+
+
 def test_data_without_labels_need_predict(model: str) -> None:
     made_loans(50, 3).drop(columns="defaulted").to_csv("bare.csv", index=False)
     assert "use `apmax predict`" in run("evaluate", model, "bare.csv", fails=True).stderr

@@ -35,8 +35,9 @@ def compare(
     model: options.ModelName = "auto",
     minutes: options.Minutes = None,
     jobs: options.Jobs = -1,
+    rows: options.Rows = None,
     folds: options.Folds = 5,
-    repeats: Annotated[int, typer.Option(min=1, help="Number of cross-validations.")] = 1,
+    repeats: Annotated[int, typer.Option(help="Number of cross-validations.")] = 1,
     report: options.ReportFile = None,
     seed: options.Seed = 0,
     strict: options.Strict = False,
@@ -49,7 +50,9 @@ def compare(
     with console.errors():
         started = time.perf_counter()
         check_outputs(report, inputs=[data])
-        dataset = options.load_training_data(data, target, positive, rest, columns, labels, reading)
+        dataset = options.load_training_data(
+            data, target, positive, rest, columns, labels, reading, rows
+        )
         console.warn(dataset.notes)
         findings = options.check_leaks(console, dataset, strict)
         notes = [*dataset.notes, *(one.message for one in findings)]

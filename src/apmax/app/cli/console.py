@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from decimal import ROUND_FLOOR, Context, Decimal
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -183,12 +182,6 @@ class ProgressLog:
         if self.total and self.done >= 0.2 * self.total:
             parts.append(f"about {elapsed * (self.total / self.done - 1):.0f} s left")
         return f"progress: {', '.join(filter(None, parts))}"
-
-
-def shown_threshold(threshold: float) -> str:
-    """Format a threshold with four digits, rounded down, so that its own row stays an alert."""
-    exact = Decimal(threshold)
-    return f"{float(Context(prec=4, rounding=ROUND_FLOOR).plus(exact)):.4g}"
 
 
 def make_table(title: str, *columns: str) -> Table:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import Any
+from dataclasses import asdict
 
 import typer
 
 from apmax.app.cli import inputs, options
-from apmax.app.cli.console import Console, check_outputs, make_table, shown_threshold
+from apmax.app.cli.console import Console, check_outputs, make_table
 from apmax.app.cli.report import write_model_report
 
 
@@ -30,50 +29,65 @@ def evaluate(
     """
     console: Console = context.obj
     with console.errors():
-        import numpy as np
-
-        from apmax import average_precision, operating_point
+        from apmax import average_precision
+        from apmax.app.decisions import at_threshold, shown_threshold
         from apmax.app.drift import psi
         from apmax.app.report.calibration import calibration
-        from apmax.app.report.measures import TARGET_PRECISIONS
+        from apmax.app.report.measures import operating_points, top_rows
         from apmax.app.report.results import ScoredModel
-        from apmax.errors import UnreachableTargetError
 
         check_outputs(report, inputs=[model, data])
         scored = options.score_labelled_data(
             console, model, data, target, positive, rest, labels, reading, weight
         )
         y, mass = scored.dataset.labels(), scored.dataset.weight
+        result = ScoredModel(scored.model.name, y, scored.probability, mass)
         ap = average_precision(y, scored.log_odds, sample_weight=mass)
-        prevalence = float(np.average(y, weights=mass))
         weighted = "" if mass is None else ", weighted"
         rows = f"{y.sum():,} positives in {y.size:,} rows{weighted}"
         table = make_table(
-            f"AP {ap:.4f} (random {prevalence:.4f}; {rows})",
-            *("precision", "recall", "alerts per 1,000", "probability ≥"),
+            f"AP {ap:.4f} (random {result.prevalence:.4f}; {rows})",
+            *("rule", "precision", "recall", "alerts per 1,000", "probability ≥"),
         )
-        points: dict[str, Any] = {}
-        for precision in TARGET_PRECISIONS:
-            cells, points[str(precision)] = ["not reachable", "", ""], None
-            with suppress(UnreachableTargetError):
-                point = operating_point(
-                    y, scored.probability, precision=precision, sample_weight=mass
-                )
-                cells = [f"{point.recall:.1%}", f"{1000 * point.alert_rate:.1f}"]
-                cells.append(shown_threshold(point.threshold))
-                points[str(precision)] = point._asdict()
-            table.add_row(f"{precision:.0%}", *cells)
-        counts = {"rows": int(y.size), "positives": int(y.sum()), "prevalence": prevalence}
-        verdict = calibration(ScoredModel(scored.model.name, y, scored.probability, mass)).sentence
-        result = {"average_precision": ap, **counts, "operating_points": points}
-        result["calibration"] = verdict
+        points, top = operating_points(result), top_rows(result)
+        for target_precision, point in points.items():
+            cells = ["not reachable", "", "", ""]
+            if point is not None:
+                cells = [f"{point.precision:.1%}", f"{point.recall:.1%}"]
+                cells += [f"{1000 * point.alert_rate:.1f}", shown_threshold(point.threshold)]
+            table.add_row(f"precision {target_precision:.0%}", *cells)
+        for one in top:
+            cells = [f"{one.precision:.1%}", f"{one.recall:.1%}", f"{1000 * one.share:.1f}"]
+            table.add_row(f"top {one.share:.0%}", *cells, shown_threshold(one.threshold))
+        stored = scored.model.operating_point
+        if stored is not None:
+            name = scored.dataset.source.name
+            stored = at_threshold(stored.threshold, stored.rule, y, scored.probability, name, mass)
+            precision = f"{stored.precision:.1%}" if stored.alerts else ""
+            cells = [precision, f"{stored.recall:.1%}", f"{1000 * stored.alerts / stored.rows:.1f}"]
+            table.add_row(
+                "stored threshold", *cells, shown_threshold(stored.threshold), style="bold"
+            )
+        verdict = calibration(result).sentence
+        found = {
+            "average_precision": ap,
+            "rows": int(y.size),
+            "positives": int(y.sum()),
+            "prevalence": result.prevalence,
+            "operating_points": {
+                str(precision): point and point._asdict() for precision, point in points.items()
+            },
+            "top": [one._asdict() for one in top],
+            "stored_threshold": stored and asdict(stored),
+            "calibration": verdict,
+        }
         shifts = (
             []
             if scored.model.profile is None
             else psi(scored.model.profile, scored.dataset.X, scored.probability)
         )
         drift = [shift._asdict() for shift in shifts]
-        console.show({**result, "drift": drift, "warnings": scored.warnings}, table)
+        console.show({**found, "drift": drift, "warnings": scored.warnings}, table)
         console.say(verdict)
         for shift in shifts:
             if shift.size != "small":
@@ -81,7 +95,9 @@ def evaluate(
                     f"{shift.size} shift of {shift.column!r} since training (PSI {shift.psi:.2f})"
                 )
                 console.note(text)
-        chosen = f"apmax threshold {model} --data {data} --precision 0.8"
-        console.say(f"to store a threshold for `apmax predict`: {chosen}")
+        if stored is None:
+            reached = [p for p, point in points.items() if point is not None and p <= 0.8]
+            rule = f"--precision {max(reached)}" if reached else "--top 5%"
+            console.say(f"to choose when to alert: apmax threshold {model} --data {data} {rule}")
         if report is not None:
             write_model_report(console, report, scored)

@@ -37,11 +37,18 @@ Strict = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="Random seed of folds, held-out rows and models.")]
 ModelName = Annotated[
-    str, typer.Option("--model", help="auto, additive, linear, trees, stack or logistic.")
+    str, typer.Option("--model", help="auto, trees, linear, or a name of the leaderboard.")
 ]
 Minutes = Annotated[float | None, typer.Option(help="Time limit in minutes. Default: none.")]
 Jobs = Annotated[int, typer.Option(help="Number of processes. Default: one per core.")]
-Folds = Annotated[int, typer.Option(min=2, help="Number of cross-validation folds.")]
+Folds = Annotated[int, typer.Option(help="Number of cross-validation folds.")]
+Rows = Annotated[
+    int | None,
+    typer.Option(
+        help="Most rows to train on: all positives, and other rows, weighted. Default: "
+        "all, or those that fit into memory."
+    ),
+]
 Weight = Annotated[
     str | None, typer.Option(help="Column of sample weights. Default: that of training, if any.")
 ]
@@ -55,13 +62,15 @@ def load_training_data(
     columns: Columns,
     labels: Labels,
     reading: Reading,
+    rows: int | None = None,
 ) -> Dataset:
-    """Load a file whose labels must be known."""
-    from apmax.app.io import load
+    """Load a file whose labels must be known, or a sample if it does not fit into memory."""
+    from apmax.app.table_sample import load_sample
     from apmax.app.target import listed
 
-    dataset = load(
+    dataset = load_sample(
         data,
+        rows,
         target=target,
         positive=positive,
         against_rest=rest,
@@ -140,6 +149,7 @@ def score_labelled_data(
             text=loaded.text_columns(),
             roles=Roles(weight=weight),
             drop_unlabelled=labels.drop_unlabelled,
+            trained_on=(loaded.positive, loaded.negative),
             **reading.arguments(loaded.number_formats()),
         )
     except UnknownNameError as error:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apmax.app.cli.console import Console, check_outputs, shown_threshold
+from apmax.app.cli.console import Console, check_outputs
 from apmax.app.cli.inputs import Labels, Reading
 from apmax.app.cli.options import Data, ModelFile
 from apmax.app.cli.threshold import Cost, Precision, Recall, Top, choose_on
 from apmax.errors import ParameterError
+from apmax.validation import check_real
 
 if TYPE_CHECKING:  # slow imports are left to the command
     from apmax.app.decisions import Decision, Rule
@@ -48,7 +49,7 @@ def predict(
         Path | None, typer.Option(help="Labelled data, for --precision, --recall and --cost.")
     ] = None,
     explain: Annotated[
-        int, typer.Option(min=0, help="Add this number of strongest reasons for each row.")
+        int, typer.Option(help="Add this number of strongest reasons for each row.")
     ] = 0,
     only_alerts: Annotated[
         bool,
@@ -73,11 +74,11 @@ def predict(
         from apmax.app.files import write_file
         from apmax.app.io import load
         from apmax.app.model import load_model
-        from apmax.app.reasons import reasons_of
 
         check_outputs(out, inputs=[model, data, valid])
         if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
             raise ParameterError(f"`--out` = {out} must end with .csv or .parquet")
+        check_real(explain, "--explain", at_least=0, why="it is a number of reasons")
         rule = make_rule(
             threshold=threshold, precision=precision, recall=recall, top=top, cost=cost
         )
@@ -94,7 +95,6 @@ def predict(
         chosen = None
         if rule is not None and valid is not None:
             chosen = choose_on(console, model, valid, rule, labels, reading)[1]
-        reasons = reasons_of(loaded, dataset, explain) if explain else {}
         log_odds = loaded.log_odds(dataset.X)
         notes = loaded.warnings_for(dataset)
         console.warn(notes)
@@ -102,9 +102,11 @@ def predict(
         alerts, decision = _decide(console, loaded, rule, chosen, probability)
         label = np.where(alerts, loaded.positive, loaded.negative)
         scores = dict(zip(OUTPUT, (probability, log_odds, label), strict=True))
-        frame = pd.DataFrame({**columns, **scores, **reasons})
+        frame = pd.DataFrame({**columns, **scores})
         if only_alerts:
             frame = frame[alerts].sort_values("probability", ascending=False, kind="stable")
+        if explain:
+            frame = _with_reasons(console, frame, loaded, dataset, explain)
         found = f"{decision['alerts']:,} labelled {loaded.positive!r} ({_in_words(decision)})"
         result = {"decision": decision, "warnings": notes}
         if out is not None:
@@ -119,6 +121,16 @@ def predict(
         else:
             console.note(f"{probability.size:,} rows, {found}")
             frame.to_csv(sys.stdout, index=False)
+
+
+def _with_reasons(console: Console, frame: Any, model: Model, dataset: Dataset, count: int) -> Any:
+    """Add columns of reasons to a frame whose index are rows of the data."""
+    from apmax.app.reasons import reasons_of
+
+    X = dataset.rows(frame.index.to_numpy()).X
+    with console.progress("explaining", len(frame)) as advance:
+        reasons = reasons_of(model, X, count, lambda done: advance("explaining", done, len(frame)))
+    return frame.assign(**reasons)
 
 
 def _check_rule(rule: Rule | None, model: Path, valid: Path | None) -> None:
@@ -159,6 +171,8 @@ def _decide(
 
 def _in_words(decision: dict[str, Any]) -> str:
     """Return the rule, with its threshold unless it is one."""
+    from apmax.app.decisions import shown_threshold
+
     rule, threshold = str(decision["rule"]), decision["threshold"]
     if threshold is None or rule.startswith("probability"):
         return rule

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from apmax.app.cli import inputs, options
-from apmax.app.cli.console import Console, check_outputs, make_table, shown_threshold
+from apmax.app.cli.console import Console, check_outputs, make_table
 from apmax.errors import ParameterError
 
 if TYPE_CHECKING:  # slow imports are left to the command
@@ -51,9 +51,9 @@ def threshold(
     """
     console: Console = context.obj
     with console.errors():
-        from dataclasses import replace
+        from dataclasses import asdict, replace
 
-        from apmax.app.decisions import FEW_ALERTS, make_rule
+        from apmax.app.decisions import FEW_ALERTS, make_rule, shown_threshold
         from apmax.app.model import save_model
 
         check_outputs(model, inputs=[data])
@@ -81,7 +81,7 @@ def threshold(
         for name, (part, whole) in parts.items():
             table.add_row(name, f"{part / whole:.1%}", f"{part:,.10g} of {whole:,.10g}")
         shares = {"precision": chosen.precision, "recall": chosen.recall}
-        result = {"model": str(model), **chosen.as_metadata(), **shares}
+        result = {"model": str(model), **asdict(chosen), **shares}
         console.show({**result, "warnings": notes}, table)
         console.say(f"stored in {model}; `apmax predict` uses it by default")
 

@@ -37,6 +37,7 @@ def train(
     model: options.ModelName = "auto",
     minutes: options.Minutes = None,
     jobs: options.Jobs = -1,
+    rows: options.Rows = None,
     test: Annotated[Path | None, typer.Option(help="Test data, not used for training.")] = None,
     holdout: Annotated[
         float | None,
@@ -50,7 +51,7 @@ def train(
 
     Numbers, text, dates and missing values need no preparation. The leaderboard shows the average
     precision of each model in cross-validation. The best one is kept, unless --model chooses
-    another; a sentence names the simplest model within one standard error of it.
+    another. A sentence says whether a simpler model is nearly as good.
 
     [bold]Example:[/bold] apmax train adult.csv --target last --out adult.apmax
     """
@@ -66,7 +67,9 @@ def train(
         if test is not None and holdout is not None:
             raise ParameterError("--test and --holdout exclude each other: each gives test rows")
         cli.interrupt_message = "stopped; no model was written"
-        dataset = options.load_training_data(data, target, positive, rest, columns, labels, reading)
+        dataset = options.load_training_data(
+            data, target, positive, rest, columns, labels, reading, rows
+        )
         console.warn(dataset.notes)
         learnt, tested = dataset, None
         if test is not None:
@@ -127,6 +130,7 @@ def _load_test(
         text=text,
         roles=Roles(weight=dataset.weight_column),
         drop_unlabelled=labels.drop_unlabelled,
+        trained_on=(label, str(dataset.negative)),
         **reading.arguments(known),
     )
 

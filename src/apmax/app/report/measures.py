@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Context, Decimal
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import entr
 from sklearn.metrics import log_loss, roc_curve
 
+from apmax.app.decisions import rounded_down
 from apmax.app.report.results import ScoredModel
 from apmax.errors import UnreachableTargetError
 from apmax.metrics import OperatingPoint, average_precision, operating_point
@@ -89,9 +89,8 @@ def _labels(thresholds: Floats, chosen: Counts) -> list[str]:
 
 def _label(below: float, threshold: float) -> str:
     """Return the shortest number of two or more digits in (below, threshold]."""
-    exact = Decimal(repr(threshold))
     for digits in range(2, 17):
-        rounded = float(Context(prec=digits, rounding=ROUND_FLOOR).plus(exact))
+        rounded = rounded_down(threshold, digits)
         if rounded > below:
             return f"{rounded:.{digits}g}"
     return repr(threshold)

@@ -119,6 +119,7 @@ def model_report(
         [ScoredModel(model.name, y, probabilities, dataset.weight)],
         model.leaderboard,
         on_new_data=True,
+        threshold=None if model.operating_point is None else model.operating_point.threshold,
         **_explanation(model, dataset),
         drift=() if model.profile is None else psi(model.profile, dataset.X, probabilities),
         warnings=warnings,

@@ -14,6 +14,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from apmax._version import __version__
+from apmax.app.decisions import rounded_down, shown_threshold
 from apmax.app.files import write_file
 from apmax.app.report.calibration import Calibration, calibration
 from apmax.app.report.effects import panels, weight_bars
@@ -61,9 +62,9 @@ class Measured:
     quality: Quality
     calibration: Calibration
 
-    def index_of(self, point: OperatingPoint) -> int:
-        """Return the position of an operating point among the thresholds."""
-        return int(np.searchsorted(self.alerts.thresholds, point.threshold))
+    def index_of(self, threshold: float) -> int:
+        """Return the position of a threshold, or of the lowest above it."""
+        return int(np.searchsorted(self.alerts.thresholds, threshold))
 
 
 def write_report(report: Report, path: str | os.PathLike[str]) -> Path:
@@ -88,9 +89,14 @@ def render(report: Report) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"share": share, "number": number, "probability": probability}
-    models = [_measure(result) for result in report.results]
+    stored = () if report.threshold is None else _reached(report.winner, report.threshold)
+    models = [
+        _measure(result, stored if result is report.winner else ()) for result in report.results
+    ]
     best = next(k for k, result in enumerate(report.results) if result is report.winner)
-    winner = report.winner
+    winner, start = report.winner, models[best].index_of(stored[0]) if stored else None
+    if start is not None:
+        _name_stored(models[best], start, float(report.threshold or 0.0))
     curves = draw_precision_recall(report.results, best, range(len(models)))
     shown, others = panels(report.effects)
     script = _asset("report.js")
@@ -105,6 +111,7 @@ def render(report: Report) -> str:
             winner.y, winner.probabilities, recall=HEADLINE_RECALL, sample_weight=winner.weight
         ),
         wanted_recall=HEADLINE_RECALL,
+        stored=start,
         scale=_scale(report.leaderboard),
         top_rows=top_rows(winner),
         deciles=deciles(winner),
@@ -125,6 +132,7 @@ def render(report: Report) -> str:
         slider_data={
             "costs": COSTS,
             "best": best,
+            "start": start,
             "models": [_slider_data(model) for model in models],
         },
         resamples=RESAMPLES,
@@ -151,12 +159,25 @@ def probability(value: float) -> str:
     """Format a probability with two significant digits."""
     if 0 < value < 1e-4:
         return "< 0.0001"
-    return f"{value:.2g}" if value < 0.99 else f"{value:.4g}"
+    return f"{value:#.2g}" if 0 < value < 0.99 else f"{value:.4g}"
 
 
-def _measure(result: ScoredModel) -> Measured:
+def _reached(result: ScoredModel, threshold: float) -> tuple[float, ...]:
+    """Return the lowest probability that reaches the threshold, if there is one."""
+    reached = result.probabilities[result.probabilities >= threshold]
+    return (float(reached.min()),) if reached.size else ()
+
+
+def _name_stored(model: Measured, start: int, threshold: float) -> None:
+    """Show the stored threshold as the commands do, if that selects the same rows."""
+    p, shown = model.result.probabilities, rounded_down(threshold, 4)
+    if not ((p >= shown) & (p < threshold)).any():
+        model.alerts.labels[start] = shown_threshold(threshold)
+
+
+def _measure(result: ScoredModel, stored: tuple[float, ...]) -> Measured:
     points = operating_points(result)
-    keep = tuple(point.threshold for point in points.values() if point is not None)
+    keep = (*(point.threshold for point in points.values() if point is not None), *stored)
     return Measured(
         result,
         points,
@@ -180,7 +201,7 @@ def _scale(leaderboard: Leaderboard | None) -> tuple[float, float]:
 
 def _slider_data(model: Measured) -> dict[str, Any]:
     """Return what report.js needs of a model."""
-    alerts = model.alerts
+    alerts, points = model.alerts, model.points.values()
     return {
         "name": model.result.name,
         "thresholds": alerts.labels,
@@ -188,7 +209,7 @@ def _slider_data(model: Measured) -> dict[str, Any]:
         "all": _plain(alerts.total),
         "positives": float(alerts.positives),
         "rows": float(alerts.rows),
-        "targets": [None if p is None else model.index_of(p) for p in model.points.values()],
+        "targets": [None if one is None else model.index_of(one.threshold) for one in points],
     }
 
 

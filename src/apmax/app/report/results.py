@@ -70,6 +70,8 @@ class Report:
     """Whether the rows are others than those of the leaderboard's folds."""
     advice: str = ""
     """What the leaderboard says, in one sentence."""
+    threshold: float | None = None
+    """The stored threshold of the winner's alerts."""
     effects: Sequence[Effect] = ()
     """Functions of an additive model."""
     coefficients: Sequence[tuple[str, float]] = ()

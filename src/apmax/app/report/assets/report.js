@@ -2,7 +2,7 @@
 // Follows the sliders: counts come from the page's data, shares and costs are worked out here.
 (() => {
   const $ = (id) => document.getElementById(id);
-  const { models, costs, best } = JSON.parse($("data").textContent);
+  const { models, costs, best, start } = JSON.parse($("data").textContent);
   const slider = $("slider");
   const cost = $("cost");
   const choice = $("model");
@@ -151,5 +151,6 @@
   $("panel").hidden = false;
   $("marker").hidden = false;
   choose();
+  if (start !== null) goTo(start);
   markScrollable();
 })();

@@ -1,4 +1,4 @@
-r"""Losses of rankings within queries: the pairs of an item are those of its own query.
+r"""Items of queries: the pairs of an item are those of its own query.
 
 A batch holds some items of some queries. Query q has N items, m of them relevant; in the batch
 these are b and B. Sums over all other items of the query are estimated class by class:
@@ -10,7 +10,6 @@ these are b and B. Sums over all other items of the query are estimated class by
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor
 
 from apmax.errors import LabelError, NoPositiveError, ShapeError
-from apmax.torch.indexed_loss import IndexedLoss
+from apmax.torch.labels import WHAT_INDEX_IS
 from apmax.validation import check_scores
 
 
@@ -36,6 +35,7 @@ class QueryBatch(NamedTuple):
 class QueryTable(torch.nn.Module):
     """Relevance and query of every item; the relevant items are the rows of U."""
 
+    num_labels = 1
     relevance: Tensor
     query: Tensor
     row: Tensor
@@ -75,6 +75,18 @@ class QueryTable(torch.nn.Module):
         digest = hashlib.sha256(content).hexdigest()[:16]
         return f"{self.examples} items of {self.num_queries} queries, sha256 {digest}"
 
+    def check_given(self, index: Tensor, given: Tensor) -> None:
+        """Check that the relevances of a batch are those of the table."""
+        expected, found = self.relevance[index], given.to(self.relevance.dtype)
+        wrong = (expected != found).nonzero()[:, 0]
+        if wrong.numel():
+            k = int(wrong[0])
+            raise LabelError(
+                f"`labels` and `index` disagree for {wrong.numel()} of {len(index)} items: item "
+                f"{int(index[k])} has relevance {expected[k]:g} for the loss and {found[k]:g} in "
+                f"this batch. {WHAT_INDEX_IS}"
+            )
+
     def batch(self, index: Tensor, dtype: torch.dtype) -> QueryBatch | None:
         """Return the relevant items that have a ranking in the batch; None if there are none."""
         query, row = self.query[index], self.row[index]
@@ -104,47 +116,6 @@ class QueryTable(torch.nn.Module):
             share=1.0 / (in_batch * here[1][q]),
             scale=m[q] / here[1][q] * (ranked.sum() / in_batch),
         )
-
-
-class QueryLoss(IndexedLoss):
-    """Base of losses of rankings within queries."""
-
-    def __init__(
-        self,
-        outer: Callable[[Tensor], Tensor],
-        num_values: int,
-        labels: Any,
-        groups: Any,
-        **options: Any,
-    ) -> None:
-        table = QueryTable(labels, groups)
-        rows = int((table.row >= 0).sum())
-        super().__init__(outer, rows, num_values, table.examples, **options)
-        self.table = table
-
-    def _of_batch(self, scores: Tensor, index: Tensor) -> Tensor:
-        batch = self.table.batch(index, scores.dtype)
-        if batch is None:
-            return self._skip(scores, "has no query with two relevant items and an irrelevant one")
-        used = (batch.relevant > 0) | (batch.others > 0)  # elsewhere terms may overflow
-        differences = torch.where(used, scores[None, :] - scores[batch.at, None], 0.0)
-        inner = self._inner(differences, batch)
-        weight = batch.share * self._row_weights(index[batch.at]).to(scores.dtype)
-        return self._tracked_value(inner, batch.rows, batch.scale[:, None], weight[:, None])
-
-    def _inner(self, differences: Tensor, batch: QueryBatch) -> Tensor:
-        """Return g̃ of every relevant item, (R, k), from s_k − s_i of all items."""
-        raise NotImplementedError
-
-    def _row_weights(self, items: Tensor) -> Tensor:
-        """Return the weight of each relevant item, times the relevant items of its query."""
-        return torch.ones(items.shape, device=items.device)
-
-    def _settings(self) -> dict[str, Any]:
-        return {"labels": self.table.fingerprint(), **super()._settings()}
-
-    def _own_buffers(self) -> list[Tensor]:
-        return [*super()._own_buffers(), *self.table.buffers()]
 
 
 def _as_numpy(values: Any) -> np.ndarray[Any, Any]:

@@ -1,0 +1,117 @@
+"""Model files in Python: a scikit-learn pipeline with the threshold that the file stores."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+
+from apmax.app.drift import DriftWarning, drift_warnings
+from apmax.app.model import Model, load_model
+from apmax.errors import ParameterError
+from apmax.tabular import Leaderboard
+from apmax.validation import Floats
+
+
+class ModelPipeline(Pipeline):  # type: ignore[misc]
+    """A model file as a fitted pipeline; :func:`load` returns it.
+
+    Predictions of a table that differs from the training table give a :class:`DriftWarning` for
+    each column: empty columns, values of another type, and mostly new categories.
+
+    Attributes
+    ----------
+    leaderboard_ : Leaderboard
+        The models that were compared in training.
+    operating_point_ : Decision, OperatingPoint or None
+        `predict` uses its `threshold`. It is the one that ``apmax threshold`` has stored, if any,
+        and can be set to what :func:`apmax.operating_point` returns.
+    """
+
+    leaderboard_: Leaderboard | None = None
+    operating_point_: Any = None
+    _model: Model | None = None
+    """The model of the file; None in a clone."""
+
+    @classmethod
+    def of(cls, model: Model) -> ModelPipeline:
+        """Return the pipeline of a model."""
+        pipeline = cls(model.pipeline.steps)
+        pipeline.leaderboard_ = model.leaderboard
+        pipeline.operating_point_ = model.operating_point
+        pipeline._model = replace(model, pipeline=pipeline)
+        return pipeline
+
+    def predict(self, X: Any, **params: Any) -> NDArray[Any]:
+        """Return labels: the positive one for probabilities from the threshold on.
+
+        Without an `operating_point_` the threshold is 0.5.
+        """
+        point, model = self.operating_point_, self._model
+        if model is None:
+            return np.asarray(super().predict(X, **params))
+        threshold = 0.5 if point is None else point.threshold
+        labels: NDArray[Any] = np.where(
+            model.probability(X) >= threshold, model.positive, model.negative
+        )
+        self._warn_of_drift(X)
+        return labels
+
+    def predict_proba(self, X: Any, **params: Any) -> Floats:
+        """Return the probabilities of both labels, in the order of `classes_`."""
+        found: Floats = super().predict_proba(X, **params)
+        self._warn_of_drift(X)
+        return found
+
+    def decision_function(self, X: Any, **params: Any) -> Floats:
+        """Return the log-odds of the second label of `classes_`."""
+        found: Floats = super().decision_function(X, **params)
+        self._warn_of_drift(X)
+        return found
+
+    def explain(self, X: Any) -> Any:
+        """Return a frame with the contribution of each column to the log-odds of each row.
+
+        Linear and additive models are sums of such effects, which have mean 0 over the training
+        data. For trees and stacks with trees, a contribution is the change of the log-odds if the
+        column had its typical value: the median, or the most frequent category.
+        """
+        if self._model is None:
+            raise ParameterError("a clone has no model to explain: use the result of apmax.load")
+        return self._model.explain(X)
+
+    def _warn_of_drift(self, X: Any) -> None:
+        if self._model is not None and self._model.preprocessor is not None:
+            for note in drift_warnings(self._model.preprocessor, X):
+                warnings.warn(note, DriftWarning, stacklevel=3)
+
+
+def load(path: str | os.PathLike[str]) -> ModelPipeline:
+    """Load a model file of the command line as a fitted scikit-learn pipeline.
+
+    Loading executes no code from the file.
+
+    Parameters
+    ----------
+    path : str or path
+        A file written by ``apmax train``.
+
+    Returns
+    -------
+    ModelPipeline
+        A fitted :class:`sklearn.pipeline.Pipeline` for pandas frames with the columns of the
+        training table. `predict` uses the threshold that ``apmax threshold`` has stored. Besides
+        the attributes of a pipeline it has `leaderboard_`, `operating_point_` and `explain`.
+
+    Examples
+    --------
+    >>> import apmax
+    >>> model = apmax.load("loans.apmax")  # doctest: +SKIP
+    >>> model.predict_proba(frame)[:, 1]  # doctest: +SKIP
+    """
+    return ModelPipeline.of(load_model(path))

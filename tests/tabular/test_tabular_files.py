@@ -1,0 +1,64 @@
+"""Models of tables are fitted to samples of files that need not fit into memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from apmax import AdditiveAPClassifier, AutoAPClassifier, memory
+from apmax.errors import FileFormatError
+
+pytest.importorskip("pyarrow")
+ROWS = 6000
+RNG = np.random.default_rng(4)
+X = pd.DataFrame({"a": RNG.normal(size=ROWS), "kind": RNG.choice(["x", "y", "z"], ROWS)})
+Y = X["a"] ** 2 + 2 * (X["kind"] == "z") + RNG.logistic(size=ROWS) > 4.5
+LABELS = np.where(Y, "bad", "good")
+
+
+@pytest.fixture
+def pattern(tmp_path: Path) -> str:
+    table = X.assign(v=2.0, status=LABELS)
+    table[:2500].to_parquet(tmp_path / "0.parquet")
+    table[2500:].to_parquet(tmp_path / "1.parquet")
+    return str(tmp_path / "*.parquet")
+
+
+def models() -> list[Any]:
+    return [
+        AdditiveAPClassifier(interactions=0, cv=3, pos_label="bad"),
+        AutoAPClassifier(["logistic"], cv=3, pos_label="bad"),
+    ]
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["additive", "auto"])
+def test_files_that_fit_give_the_model_of_fit(which: int, pattern: str) -> None:
+    model, expected = models()[which], models()[which]
+    assert model.fit_files(pattern, "status", columns=["a", "kind"], sample_weight="v") is model
+    expected.fit(X, LABELS, np.full(ROWS, 2.0))
+    np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
+    assert model.feature_names_in_.tolist() == ["a", "kind"]
+
+
+def test_larger_files_are_sampled(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = models()[0].fit_files(pattern, "status", columns=["a", "kind"])
+    sampled = models()[0].fit_files(pattern, "status", columns=["a", "kind"], rows=3000)
+    assert sampled.out_of_fold_.size == 3000
+    assert sampled.score(X, LABELS) == pytest.approx(whole.score(X, LABELS), abs=0.02)
+    p = sampled.predict_proba(X)[:, 0]
+    assert p.mean() == pytest.approx(Y.mean(), rel=0.1)  # weights keep probabilities calibrated
+    monkeypatch.setenv("APMAX_MEMORY", "640kB")  # 2000 rows of two columns
+    assert memory.rows_for_training(2) == 2000
+    limited = models()[0].fit_files(pattern, "status", columns=["a", "kind"])
+    assert limited.out_of_fold_.size == 2000
+
+
+def test_an_error_leaves_the_model_as_it_was(pattern: str) -> None:
+    model = models()[0]
+    with pytest.raises(FileFormatError, match="no column 'statu'"):
+        model.fit_files(pattern, "statu")
+    assert not hasattr(model, "n_features_in_")
