@@ -95,7 +95,7 @@ bench-scale: setup  ## benchmark fits of data larger than memory and fits with D
 
 docs: setup  ## build the documentation site into site/; fails on any broken link or reference
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
-	@echo "site/index.html"
+	@echo "site/index.html (make docs-gallery adds the outputs and plots of the gallery)"
 
 docs-gallery: setup  ## build the site with the outputs and plots of the gallery (a few minutes)
 	@APMAX_GALLERY=true NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean

@@ -91,3 +91,16 @@ def test_the_contributors_map_lists_every_package_and_top_level_module() -> None
     paths += [str(module.relative_to(ROOT)) for module in modules]
     guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert [path for path in paths if f"`{path}`" not in guide] == []
+
+
+def test_files_of_the_contributors_map_exist() -> None:
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]+) \|", guide.split("## Map")[1], flags=re.MULTILINE)
+    assert len(rows) > 50
+    missing = []
+    for row in rows:
+        first, *others = re.findall(r"`([^`]+)`", row)
+        folder = (ROOT / first).parent
+        paths = [ROOT / first, *(ROOT / one if "/" in one[:-1] else folder / one for one in others)]
+        missing += [str(path.relative_to(ROOT)) for path in paths if not path.exists()]
+    assert missing == []

@@ -50,10 +50,11 @@ print(f"AP {model.score(X_test, y_test):.3f}, share of churn {y_test.mean():.3f}
 
 # %%
 # Can the probabilities be used? Bins should lie near the diagonal.
-figure, axes = plt.subplots(1, 2, figsize=(10, 4))
-CalibrationDisplay.from_predictions(
-    y_test, probability, n_bins=8, strategy="quantile", ax=axes[0], name="additive"
+display = CalibrationDisplay.from_predictions(
+    y_test, probability, n_bins=8, strategy="quantile", name="additive"
 )
+display.ax_.set(xlim=(0, 0.3), ylim=(0, 0.3))
+plt.show()
 
 # %%
 # A call pays off if the expected gain, probability × kept × loss, exceeds its cost.
@@ -67,10 +68,11 @@ def profit(threshold: float) -> float:
 
 
 thresholds = np.linspace(0.01, 0.6, 120)
-axes[1].plot(thresholds, [profit(one) for one in thresholds])
-axes[1].axvline(break_even, linestyle=":", color="0.4", label=f"break-even at {break_even:.3f}")
-axes[1].set(xlabel="threshold", ylabel="profit on the test rows", title="Profit by threshold")
-axes[1].legend()
+plt.plot(thresholds, [profit(one) for one in thresholds])
+plt.axvline(break_even, linestyle=":", color="0.4", label=f"break-even at {break_even:.3f}")
+plt.xlabel("threshold")
+plt.ylabel("profit on the test rows")
+plt.legend()
 plt.show()
 print(f"profit at the break-even probability: {profit(break_even):.0f}")
 print(f"profit at 0.5: {profit(0.5):.0f}; calling everyone: {profit(0.0):.0f}")

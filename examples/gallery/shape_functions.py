@@ -21,8 +21,14 @@ model = AdditiveAPClassifier(interactions=0).fit(X, malignant)
 print(f"AP on new rows: {model.score(X_test, y_test):.3f}")
 
 # %%
-# One panel per column: the contribution to the log-odds, and the density of the data below.
-model.plot_effects(max_panels=6)
+# The function of each column: its contribution to the log-odds. `model.plot_effects()` returns a
+# figure of them with the density of the data.
+figure, panels = plt.subplots(2, 3, figsize=(9, 5), sharey=True, layout="constrained")
+for panel, (name, function) in zip(panels.flat, model.shape_functions_.items(), strict=False):
+    panel.plot(function.grid, function.effect)
+    panel.axhline(0, color="0.7", linewidth=0.8)
+    panel.set_title(name)
+panels[0, 0].set_ylabel("log-odds")
 plt.show()
 
 # %%

@@ -17,6 +17,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,8 +84,8 @@ def lightning_training() -> Work:
             raise KeyboardInterrupt
 
     def result(folder: Path) -> bytes:
-        state = load(folder)["state_dict"]
-        return b"".join(value.numpy().tobytes() for value in state.values())
+        parts = filter(torch.is_tensor, load(folder)["state_dict"].values())
+        return b"".join(part.numpy().tobytes() for part in parts)
 
     return Work(run, load, result, warm_up_in_fork=True)
 
@@ -247,9 +248,9 @@ def stop_and_compare(name: str, folder: Path, kills: int, seed: int, number: int
     seconds, expected = time.perf_counter() - begin, work.result(undisturbed)
     rng = np.random.default_rng(seed)
     done = {"stopped": 0, "while writing": 0}
-    while True:
+    for attempt in count():
         before = temporary_files(disturbed)
-        waits = number == signal.SIGKILL and done["stopped"] % 2 == 1 and not before
+        waits = number == signal.SIGKILL and attempt % 2 == 1 and not before
         moment = seconds * rng.uniform() ** 2 if done["stopped"] < kills else None
         ended = completes(lambda: work.run(disturbed), moment, disturbed if waits else None, number)
         work.check(disturbed)
@@ -260,9 +261,10 @@ def stop_and_compare(name: str, folder: Path, kills: int, seed: int, number: int
         assert work.result(disturbed) == expected, "another result"
         assert temporary_files(disturbed) == []
         if moment is None:
-            return done
+            break
         shutil.rmtree(disturbed)
         disturbed.mkdir()
+    return done
 
 
 if __name__ == "__main__":

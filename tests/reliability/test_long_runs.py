@@ -23,7 +23,7 @@ from apmax.objective.omega import Omega
 from apmax.objective.surrogates import SQUARED_HINGE
 from apmax.validation import Floats
 from tests.oracle.equations import project
-from tests.reliability.soak import MINUTES
+from tests.reliability.soak import MINUTES, scaled
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # few iterations; filters are not thread-safe
 RNG = np.random.default_rng(0)
@@ -52,7 +52,7 @@ def in_processes(count: int) -> list[Floats]:
     return list(Parallel(n_jobs=2)(delayed(fit)(number) for number in range(count)))
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(1000, marks=pytest.mark.soak)], ids=str)
+@pytest.mark.parametrize("count", [20, pytest.param(scaled(1000), marks=pytest.mark.soak)], ids=str)
 @pytest.mark.parametrize("run", [in_threads, in_processes], ids=["threads", "processes"])
 def test_fits_at_the_same_time_have_the_bits_of_sequential_fits(
     run: Callable[[int], list[Floats]], count: int

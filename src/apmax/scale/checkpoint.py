@@ -69,7 +69,9 @@ class Checkpoint:
             return
         try:
             fit, self._stored = _read(self.path, found.mean.size + 1)
-        except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
+        except (
+            OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError
+        ) as error:  # fmt: skip
             raise CheckpointError(
                 f"{self.path} is not a checkpoint of apmax ({error}): delete it to start again"
             ) from None
@@ -124,12 +126,13 @@ class Checkpoint:
     def _append(self, content: dict[str, Any]) -> None:
         if self.path is None:
             return
+        begin = -1
         try:
             with self.path.open("ab") as file:
                 begin = file.tell()
                 file.write(json.dumps(content).encode() + b"\n")
         except OSError as error:
-            if self.path.exists() and begin == 0:
+            if begin == 0:
                 self.remove()
             raise FileError(
                 f"cannot write the checkpoint {self.path} ({error.strerror or error}): choose a "
