@@ -31,6 +31,7 @@ NAMES = {
     "additive-main": "`AdditiveAPClassifier`, no interactions",
     "additive": "`AdditiveAPClassifier`",
     "auto": "`AutoAPClassifier`",
+    "auto-one-se": '`AutoAPClassifier(select="one-se")`',
     "auto-stack": '`AutoAPClassifier(select="stack")`',
 }
 

@@ -205,10 +205,13 @@ def auto(split: Split, budget: float) -> Fitted:
     return _timed(AutoAPClassifier(), split.X, split.y, split.X_test)
 
 
-def auto_stack(split: Split, budget: float) -> Fitted:
-    from apmax import AutoAPClassifier
+def auto_selecting(select: str) -> Callable[[Split, float], Fitted]:
+    def fit(split: Split, budget: float) -> Fitted:
+        from apmax import AutoAPClassifier
 
-    return _timed(AutoAPClassifier(select="stack"), split.X, split.y, split.X_test)
+        return _timed(AutoAPClassifier(select=select), split.X, split.y, split.X_test)
+
+    return fit
 
 
 METHODS = {
@@ -218,8 +221,9 @@ METHODS = {
     "lightgbm-ap": Method(lightgbm_ap, "1"),
     "additive-main": Method(additive_main, "2"),
     "additive": Method(additive, "3"),
-    "auto": Method(auto, "3"),
-    "auto-stack": Method(auto_stack, "1"),
+    "auto": Method(auto, "4"),
+    "auto-one-se": Method(auto_selecting("one-se"), "1"),
+    "auto-stack": Method(auto_selecting("stack"), "1"),
     "flaml": Method(flaml, "1"),
 }
 """A change that can move the scores of a method needs a new revision."""

@@ -45,7 +45,8 @@ def data() -> tuple[Any, Any]:
 
 SETTINGS = {
     "distributed.scheduler.allowed-failures": 20,
-    "distributed.comm.timeouts.connect": "5s",
+    # A nanny whose new worker cannot connect in time gives up, and the cluster waits for ever.
+    "distributed.comm.timeouts.connect": "120s",
     "distributed.worker.use-file-locking": False,
 }
 WORKER = [sys.executable, "-m", "distributed.cli.dask_worker", "--no-nanny", "--no-dashboard"]
@@ -161,7 +162,9 @@ def test_without_a_cluster_the_error_says_what_to_do() -> None:
         DaskAPClassifier().fit(*data())
 
 
-@pytest.mark.parametrize("cluster", [with_nanny, without_nanny])
+@pytest.mark.parametrize(
+    "cluster", [pytest.param(with_nanny, marks=pytest.mark.soak), without_nanny]
+)
 def test_kills_in_every_stage_leave_the_same_bits(
     cluster: Any, expected: np.ndarray, tmp_path: Path
 ) -> None:

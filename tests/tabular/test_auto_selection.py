@@ -38,14 +38,15 @@ def fold_scores(model: AutoAPClassifier) -> dict[str, Any]:
     }
 
 
-def test_the_default_is_the_simplest_within_one_standard_error() -> None:
+def test_one_se_is_the_simplest_within_one_standard_error() -> None:
     model, scores = BY_RULE["one-se"], fold_scores(BY_RULE["one-se"])
     assert model.best_ == simplest_within_error(MODELS, scores, 0.5)
     for one in model.leaderboard_:
         assert one.ap == pytest.approx(scores[one.model].mean())
 
 
-def test_best_is_the_first_of_the_leaderboard() -> None:
+def test_by_default_the_first_of_the_leaderboard_predicts() -> None:
+    assert SMALL.select == "best"
     model = BY_RULE["best"]
     assert model.best_ == model.leaderboard_[0].model
     assert model.leaderboard_[0].chosen

@@ -41,17 +41,17 @@ class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
     The library has logistic regression, :class:`AdditiveAPClassifier`, boosted trees of three
     shapes (LightGBM if it is installed, otherwise scikit-learn's), extremely randomised trees and
     a random forest, all on the same folds, and their logistic stack: a logistic regression with
-    weights ≥ 0 on the out-of-fold log-odds. The result is the model with the highest AP, or the
-    simplest one within one standard error of it.
+    weights ≥ 0 on the out-of-fold log-odds. The model with the highest AP predicts, which is often
+    the stack; `select` prefers a simpler one.
 
     Parameters
     ----------
     models : sequence of str, optional
         Names of the models to compare, from `apmax.tabular.NAMES`. The default is all.
-    select : str, default="one-se"
-        The model that predicts: "one-se" is the simplest one within one standard error of the
-        best, "best" the one with the highest AP, and a name of `models`, such as "stack" or
-        "additive", always that one.
+    select : str, default="best"
+        The model that predicts: "best" is the one with the highest AP, "one-se" the simplest one
+        within one standard error of it, and a name of `models`, such as "stack" or "additive",
+        always that one.
     time_budget : float, optional
         Seconds for `fit`. If the data are too large for it, negatives are sampled (with weights),
         and the most expensive models are left out, with a warning.
@@ -122,7 +122,7 @@ class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
         self,
         models: Sequence[str] | None = None,
         *,
-        select: str = ONE_SE,
+        select: str = BEST,
         time_budget: float | None = None,
         categorical_features: Any = "from_dtype",
         cv: Any = None,
@@ -271,12 +271,12 @@ class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
         """Set the leaderboard, the chosen model and what it needs to predict."""
         ap = {name: one.ap for name, one in evaluations.items()}
         held_out_share = test_share(search.splits)
-        self.best_ = simplest_within_error([*ap], ap, held_out_share)
-        if self.select == BEST:
-            self.best_ = max(ap, key=lambda name: float(ap[name].mean()))
+        self.best_ = max(ap, key=lambda name: float(ap[name].mean()))
+        if self.select == ONE_SE:
+            self.best_ = simplest_within_error([*ap], ap, held_out_share)
         elif self.select in ap:
             self.best_ = self.select
-        elif self.select != ONE_SE:
+        elif self.select != BEST:
             warnings.warn(
                 f"`select` = {self.select!r} was not fitted ({self.result_.message}): "
                 f"{self.best_} predicts",
