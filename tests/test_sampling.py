@@ -92,6 +92,15 @@ def test_ap_of_a_sample_is_an_estimate_of_ap() -> None:
     assert np.mean(estimates) == pytest.approx(average_precision(Y, X[:, 0]), abs=0.005 + 3 * error)
 
 
+def test_a_sample_for_the_search_has_at_least_an_eighth_of_the_negatives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sampling, "LEAST_NEGATIVES", 10)
+    monkeypatch.setattr(sampling, "NEGATIVES_PER_POSITIVE", 0)
+    sample = training_set().thinned(0)
+    assert np.count_nonzero(~sample.positive) == np.count_nonzero(~Y) // 8
+
+
 def test_small_data_are_not_thinned() -> None:
     data = training_set()
     assert data.thinned(0) is data

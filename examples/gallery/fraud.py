@@ -4,8 +4,7 @@ Fraud: which model ranks best?
 
 A table of card payments with rare fraud: amounts with heavy tails, categories, missing values, and
 an effect that only shows in combination (large amounts at night). `AutoAPClassifier` compares
-models of increasing complexity on the same folds and keeps the simplest one within one standard
-error of the best.
+models of increasing complexity on the same folds and keeps the one with the highest AP.
 """
 
 # %%

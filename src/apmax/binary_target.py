@@ -169,7 +169,7 @@ def warn_if_few(positive: Mask, *, stacklevel: int) -> None:
     if count < FEW_POSITIVES:
         warnings.warn(
             f"`y` holds {count} positive examples, and with fewer than {FEW_POSITIVES} "
-            "cross-validated AP is mostly noise: models are chosen with caution; collect more "
+            "cross-validated AP is mostly noise: prefer simple models and collect more "
             "positives, or check the model on other data",
             UserWarning,
             stacklevel=stacklevel,

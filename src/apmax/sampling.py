@@ -18,7 +18,9 @@ MOST_POSITIVE = 0.5
 """Largest share of positives in a sample of given size."""
 MOST_POSITIVES, LEAST_NEGATIVES = 20_000, 20_000
 """Rows of a sample on which hyperparameters are chosen."""
-NEGATIVES_PER_POSITIVE = 5
+NEGATIVES_PER_POSITIVE, SHARE_OF_NEGATIVES = 5, 1 / 8
+"""Such a sample has more negatives if positives or negatives are many: the few negatives with
+high scores, which determine AP, must be in it."""
 
 
 def sample_rows(positive: Mask, weight: Floats | None, count: int, seed: int) -> Sample:
@@ -32,7 +34,8 @@ def sample_for_search(positive: Mask, weight: Floats | None, seed: int) -> Sampl
     of_plus = int(positive.sum())
     of_minus = positive.size - of_plus
     plus = min(of_plus, MOST_POSITIVES)
-    minus = min(of_minus, max(NEGATIVES_PER_POSITIVE * plus, LEAST_NEGATIVES))
+    wanted = NEGATIVES_PER_POSITIVE * plus, LEAST_NEGATIVES, int(SHARE_OF_NEGATIVES * of_minus)
+    minus = min(of_minus, max(wanted))
     if plus == of_plus and minus == of_minus:
         return None
     return _sample(positive, weight, plus, minus, seed)

@@ -100,8 +100,8 @@ class APClassifierCV(LinearAPModel):
     Notes
     -----
     With more than 20,000 negatives, folds are fitted to all positives (at most 20,000) and a
-    weighted random sample of the negatives: five per positive, and at least 20,000. The final fits
-    use all rows, and count as much as those of all folds together.
+    weighted random sample of the negatives: five per positive, at least 20,000, and at least an
+    eighth of them. The final fits use all rows, and count as much as those of all folds together.
 
     Ctrl-C during the paths keeps logistic regression with the chosen C; before that,
     KeyboardInterrupt is raised and the estimator is unchanged.
