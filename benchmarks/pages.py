@@ -368,3 +368,16 @@ def boosting_weights() -> str:
         f"{gain([*means.values()])}. The three largest and the three smallest: "
         f"{', '.join(shown)}.\n"
     )
+
+
+def table4(data: str) -> str:
+    """Show Table 4 of the paper for a data set, with paired differences."""
+    from experiments.deep.report import table_to_markdown
+
+    return f"\n{table_to_markdown(_stored(f'table4_{data}'))}\n"
+
+
+def pretrained(data: str) -> str:
+    """Name the test AP of each seed after pretraining."""
+    found = [f"{run['test_ap']:.4f}" for run in _stored(f"table4_{data}")["pretraining"]]
+    return f"\nTest AP after pretraining: {', '.join(found)}.\n\n"

@@ -1,4 +1,4 @@
-"""Train classifiers by directly maximising average precision.
+"""Classification with rare positives: models selected and trained by average precision.
 
 Public names are imported on first use, so that ``import apmax`` stays fast.
 """

@@ -75,6 +75,20 @@ def test_a_clone_can_be_fitted_again(model: Model, tmp_path: Path) -> None:
         again.explain(NEW)
 
 
+def test_a_fit_removes_the_stored_threshold(model: Model, tmp_path: Path) -> None:
+    save_model(model, tmp_path / "m.apmax")
+    pipeline = apmax.load(tmp_path / "m.apmax")
+    pipeline.operating_point_ = apmax.operating_point(
+        NEW["defaulted"] == "yes", pipeline.predict_proba(NEW)[:, 1], recall=1.0
+    )
+    pipeline.set_params(classifier=LogisticRegression(), table=TableEncoder())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # incomes are not scaled
+        pipeline.fit(NEW, NEW["defaulted"])
+    assert pipeline.operating_point_ is None
+    assert pipeline.leaderboard_ is None
+
+
 def test_predictions_in_python_warn_of_drift(model: Model, tmp_path: Path) -> None:
     save_model(model, tmp_path / "m.apmax")
     pipeline = apmax.load(tmp_path / "m.apmax")

@@ -14,6 +14,7 @@ from scipy.special import expit
 
 from apmax import memory
 from apmax.app.drift import psi
+from apmax.app.files import remove_unfinished_files, temporary_folder
 from apmax.app.io import load
 from apmax.app.model import load_model
 from apmax.app.table_sample import evenly_drawn, load_sample
@@ -193,3 +194,57 @@ def test_train_reports_the_sample_and_predicts_without_drift() -> None:
     assert (
         "must be at least 2" in run("compare", "a.csv", *options, "--rows", "1", fails=True).output
     )
+
+
+def test_one_label_among_more_than_can_be_counted_keeps_its_rows() -> None:
+    labels = np.where(POSITIVE, "fraud", [f"other {k}" for k in range(ROWS)])
+    name = write("many.csv", TABLE.assign(status=labels))
+    found = load_sample(name, 1000, target="status", positive="fraud", against_rest=True)
+    assert found.y is not None
+    assert found.weight is not None
+    assert found.y.sum() == POSITIVE.sum()
+    assert found.weight[found.y].tolist() == [1.0] * POSITIVE.sum()
+    assert found.weight.sum() == pytest.approx(ROWS)
+
+
+def test_a_table_of_text_without_a_header_keeps_its_column_numbers() -> None:
+    words = pd.DataFrame(
+        {"colour": np.where(np.arange(ROWS) % 2, "red", "blue"), "y": np.where(POSITIVE, "n", "v")}
+    )
+    words.to_csv("words.csv", index=False, header=False)
+    whole, found = load("words.csv", target="last"), load_sample("words.csv", 1000, target="last")
+    assert found.X.shape[0] == 1000
+    assert [*found.X.columns] == [*whole.X.columns]
+
+
+def test_the_positive_label_is_that_of_the_whole_file() -> None:
+    for labels in (np.where(POSITIVE, "none", "theft"), np.where(np.arange(ROWS) % 2, "9", "10")):
+        name = write("labels.csv", TABLE.assign(status=labels))
+        whole, found = load(name, target="status"), load_sample(name, 1000, target="status")
+        assert str(found.positive) == str(whole.positive)
+
+
+def test_rows_of_other_formats_cannot_be_limited() -> None:
+    TABLE.to_json("a.jsonl", orient="records", lines=True)
+    with pytest.raises(ParameterError, match=r"--rows needs a CSV, TSV, Parquet or Feather file"):
+        load_sample("a.jsonl", 1000, target="status")
+    assert load_sample("a.jsonl", ROWS, target="status").X.shape[0] == ROWS
+
+
+def test_a_wrong_target_is_reported_before_the_table_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("the whole table is read")
+
+    monkeypatch.setattr("apmax.app.table_sample.load", refuse)
+    with pytest.raises(UnknownNameError, match="status"):
+        load_sample(write("a.csv"), 1000, target="stats")
+
+
+def test_an_interrupted_command_leaves_no_sample() -> None:
+    with temporary_folder() as folder:
+        (folder / "sample.csv").write_text("a")
+        remove_unfinished_files()
+        assert not folder.exists()
+        folder.mkdir()  # for the end of the block

@@ -9,6 +9,7 @@ import pytest
 from sklearn.base import clone
 
 from apmax import AutoAPClassifier, errors
+from apmax.tabular import budget
 from apmax.tabular.budget import LEAST_ROWS, Budget
 from apmax.tabular.search import Search
 from tests.tabular.additive_table import N, X, Y
@@ -50,12 +51,19 @@ def test_a_budget_too_small_for_one_model_is_refused() -> None:
 
 
 def test_one_model_is_fitted_to_few_rows_if_the_trial_fits_took_all_the_time() -> None:
-    budget = Budget(HOUR)
-    budget.start -= 2 * HOUR
-    plan = budget.plan(per_row(simple=0.1, other=0.2), 1_000_000)
+    late = Budget(HOUR)
+    late.start -= 2 * HOUR
+    plan = late.plan(per_row(simple=0.1, other=0.2), 1_000_000)
     assert (plan.models, plan.rows) == (["simple"], 1000)
 
 
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plan small tables like large ones."""
+    monkeypatch.setattr(budget, "SMALL_ENTRIES", 0)
+
+
+@pytest.mark.usefixtures("planned")
 def test_models_that_are_left_out_are_named_in_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = {"logistic": 1.0, "boosting-5x100": 10.0, "boosting-20x300": 1e6}
     monkeypatch.setattr(Search, "pilot", lambda self, name, count: seconds[name])
@@ -64,6 +72,7 @@ def test_models_that_are_left_out_are_named_in_a_warning(monkeypatch: pytest.Mon
     assert [*model.out_of_fold_] == ["logistic", "boosting-5x100"]
 
 
+@pytest.mark.usefixtures("planned")
 def test_the_selected_model_is_never_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = {"logistic": 1e6, "boosting-5x100": 1e6, "boosting-20x300": 100.0}
     monkeypatch.setattr(Search, "pilot", lambda self, name, count: seconds[name])
@@ -89,6 +98,32 @@ def test_rows_are_sampled_with_a_warning_and_probabilities_stay_calibrated(
     assert sampled[labels].mean() > sampled[~labels].mean()
 
 
+def test_small_tables_need_no_trial_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> float:
+        raise AssertionError("a trial fit")
+
+    monkeypatch.setattr(Search, "pilot", refuse)
+    model = clone(SMALL).set_params(time_budget=HOUR).fit(X, Y)
+    assert [*model.out_of_fold_] == SMALL.models
+
+
+def test_a_small_table_keeps_the_models_that_are_complete_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fit = Search.fit
+
+    def slow(self: Search, name: str) -> Any:
+        found = fit(self, name)
+        monkeypatch.setattr(Budget, "left", -1.0)  # from the end of the first model on
+        return found
+
+    monkeypatch.setattr(Search, "fit", slow)
+    with pytest.warns(UserWarning, match="leaves no time for boosting-5x100, boosting-20x300"):
+        model = clone(SMALL).set_params(time_budget=HOUR).fit(X, Y)
+    assert [*model.out_of_fold_] == ["logistic"]
+
+
+@pytest.mark.usefixtures("planned")
 def test_a_large_budget_changes_nothing() -> None:
     expected = clone(SMALL).fit(X, Y).decision_function(X)
     actual = clone(SMALL).set_params(time_budget=10 * HOUR).fit(X, Y).decision_function(X)

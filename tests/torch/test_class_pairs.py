@@ -83,6 +83,16 @@ def test_partial_auc_of_another_temperature_does_not_load() -> None:
         PartialAUCLoss(POSITIVE, negatives=0.1).load_state_dict(state)
 
 
+def test_no_part_of_a_checkpoint_of_another_temperature_is_loaded() -> None:
+    trained = PartialAUCLoss(POSITIVE, negatives=0.3, positives=0.7)
+    trained(SCORES, torch.arange(N))
+    other = PartialAUCLoss(POSITIVE, negatives=0.3, positives=0.6)
+    with pytest.warns(UserWarning, match="its U is not loaded"):
+        other.load_state_dict(saved(trained), strict=False)
+    assert trained.total.rounds == 1
+    assert other.rounds == other.total.rounds == 0
+
+
 @pytest.mark.parametrize("name", ["one-way", "two-way"])
 def test_partial_auc_of_logits_is_that_of_their_sigmoid(name: str) -> None:
     formula, make = CASES[name]

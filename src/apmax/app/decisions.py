@@ -78,7 +78,7 @@ def select(rule: Rule, probability: Floats) -> Mask:
 
 def rounded_down(threshold: float, digits: int) -> float:
     """Return the threshold with fewer digits, rounded down so that its own row stays an alert."""
-    return float(Context(prec=digits, rounding=ROUND_FLOOR).plus(Decimal(repr(threshold))))
+    return float(Context(prec=digits, rounding=ROUND_FLOOR).plus(Decimal(repr(float(threshold)))))
 
 
 def shown_threshold(threshold: float) -> str:

@@ -53,14 +53,25 @@ def check_path(path: str | os.PathLike[str]) -> Path:
 
 
 @contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield a folder that is deleted at the end, or by `remove_unfinished_files`."""
+    with tempfile.TemporaryDirectory(prefix="apmax-") as folder:
+        _unfinished.add(folder)
+        try:
+            yield Path(folder)
+        finally:
+            _unfinished.discard(folder)
+
+
+@contextmanager
 def spooled_input() -> Iterator[Path]:
     """Yield a temporary file with the content of standard input; its suffix names the format."""
     head = sys.stdin.buffer.read(8)
     suffix = next(
         (suffix for start, suffix in SIGNATURES.items() if head.startswith(start)), ".txt"
     )
-    with tempfile.TemporaryDirectory(prefix="apmax-") as folder:
-        file = Path(folder) / f"input{suffix}"
+    with temporary_folder() as folder:
+        file = folder / f"input{suffix}"
         with file.open("wb") as copy:
             copy.write(head)
             shutil.copyfileobj(sys.stdin.buffer, copy)
@@ -123,7 +134,7 @@ def remove_unfinished_files() -> None:
     """Delete the temporary files of this process; called before it exits on a signal."""
     for temporary in list(_unfinished):
         with suppress(OSError):
-            os.unlink(temporary)
+            shutil.rmtree(temporary) if os.path.isdir(temporary) else os.unlink(temporary)
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -148,7 +148,7 @@ def load(
         raise ParameterError("--rest needs the label to find: name it with --positive VALUE")
     rest: dict[str, Any] = {}
     try:
-        if _is_array_file(file):
+        if is_array_file(file):
             if roles.given():
                 raise ParameterError(
                     f"{roles.given()} names a column, but {file} is not a table: leave it out"
@@ -217,7 +217,8 @@ def _without_unlabelled(dataset: Dataset, labels: NDArray[Any]) -> tuple[Dataset
     return replace(dataset.rows(known), notes=(*dataset.notes, note)), labels[known]
 
 
-def _is_array_file(file: Path) -> bool:
+def is_array_file(file: Path) -> bool:
+    """Return whether a file holds a matrix, not a table."""
     suffix = format_suffix(file)
     if suffix in (*LIBSVM, ".npz"):
         return True

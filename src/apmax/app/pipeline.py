@@ -62,6 +62,12 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
         self._warn_of_drift(X)
         return labels
 
+    def fit(self, X: Any, y: Any = None, **params: Any) -> ModelPipeline:
+        """Fit the steps again; threshold and leaderboard of the file no longer apply."""
+        super().fit(X, y, **params)
+        self.operating_point_ = self.leaderboard_ = self._model = None
+        return self
+
     def predict_proba(self, X: Any, **params: Any) -> Floats:
         """Return the probabilities of both labels, in the order of `classes_`."""
         found: Floats = super().predict_proba(X, **params)

@@ -82,8 +82,11 @@ def _from_typical_values(model: Model, X: Any) -> Any:
     X = X.rename(columns=str)
     log_odds = model.log_odds(X)
     typical = model.preprocessor.typical_
-    changes = {name: log_odds - model.log_odds(X.assign(**{name: typical[name]}))
-               for name in typical}  # fmt: skip
+    changes = {}
+    for name, value in typical.items():
+        changed = X.copy(deep=False)
+        changed[name] = value
+        changes[name] = log_odds - model.log_odds(changed)
     return pd.DataFrame(changes)
 
 
@@ -91,7 +94,8 @@ def reasons_of(
     model: Model, X: Any, count: int, on_progress: Callable[[int], None] = lambda rows: None
 ) -> dict[str, list[str]]:
     """Return the strongest reasons for the scores of rows, as columns of text."""
-    rows, found = X.shape[0], dict[str, list[str]]()
+    rows = X.shape[0]
+    found: dict[str, list[str]] = {f"reason_{k + 1}": [] for k in range(count if rows == 0 else 0)}
     block = max(1, min(BLOCK_ROWS, BLOCK_CELLS // max(len(model.feature_names()), 1)))
     for start in range(0, rows, block):
         part = X.iloc[start : start + block] if hasattr(X, "iloc") else X[start : start + block]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 import io
 import logging
-import tempfile
+import lzma
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,8 +23,15 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from apmax.app.files import COMPRESSED, check_path, format_suffix, max_bytes, one_line
-from apmax.app.io import Dataset, load
+from apmax.app.files import (
+    COMPRESSED,
+    check_path,
+    format_suffix,
+    max_bytes,
+    one_line,
+    temporary_folder,
+)
+from apmax.app.io import Dataset, is_array_file, load
 from apmax.app.tables import (
     COLUMNAR,
     TEXT_TABLES,
@@ -45,7 +53,12 @@ HEAD = 1 << 20
 ROWS_AT_ONCE = 10_000
 MOST_LABELS = 1000
 """Distinct labels that are counted; a column with more is not a target."""
-MISSING = {"", "?", "nan", "na", "n/a", "#n/a", "null", "none", "<na>"}
+MISSING = {
+    "", "?", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
+    "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
+}  # fmt: skip
+"""Labels that count as missing, as in pandas."""
+LONGEST_CELL = 1 << 30
 
 
 class Plan(NamedTuple):
@@ -82,14 +95,20 @@ def load_sample(path: Any, rows: int | None, **options: Any) -> Dataset:
     table = None if str(path) == "-" else _open_table(check_path(path), options)
     most = None if table is None else rows or rows_for_training(table.width, table.bytes_per_row)
     if table is None or most is None or (rows is None and table.at_most() <= most):
-        return load(path, **options)
-    counts = table.count_labels()
+        dataset = load(path, **options)
+        if rows is not None and dataset.X.shape[0] > rows:
+            raise ParameterError(
+                f"--rows needs a CSV, TSV, Parquet or Feather file: convert {path}, or leave "
+                "--rows out"
+            )
+        return dataset
+    counts = table.count_labels(options.get("positive"))
     total = sum(counts.values())
     if total <= most:
         return load(path, **options)
     plan = _plan(counts, options.get("positive"), most)
-    with tempfile.TemporaryDirectory(prefix="apmax-") as folder:
-        copy = Path(folder) / f"sample{format_suffix(table.file)}"
+    with temporary_folder() as folder:
+        copy = folder / f"sample{format_suffix(table.file)}"
         table.draw(copy, plan)
         if plan.label is not None:  # in the sample, it may not be the rarer one
             options["positive"] = plan.label
@@ -125,20 +144,34 @@ def evenly_drawn(dataset: Dataset) -> NDArray[np.intp]:
 
 def _plan(counts: Mapping[str, int], positive: Any, most: int) -> Plan:
     total = sum(counts.values())
-    known = [label for label in counts if label.casefold() not in MISSING]
+    known = [label for label in counts if label not in MISSING]
     if positive is not None:
         known = [label for label in known if same_label(label, positive)]
-    if len(counts) > MOST_LABELS or not known:  # `load` reports what is wrong
-        return Plan(None, np.array([total, 0.0]), np.array([most, 0.0]))
-    label = min(sorted(known, reverse=True), key=lambda one: counts[one])
+    if not known or (positive is None and len(counts) > MOST_LABELS):  # `load` reports it
+        return Plan(None, np.full(2, float(total)), np.full(2, float(most)))
+    label = min(sorted(known, key=_order, reverse=True), key=lambda one: counts[one])
     plus = sum(count for one, count in counts.items() if same_label(one, label))
     there = np.array([total - plus, plus], np.float64)
     return Plan(label, there, sizes_of_classes(there, 1, np.inf, most))
 
 
+def _order(label: str) -> tuple[bool, float, str]:
+    """Sort numbers by their value, before text."""
+    try:
+        return False, float(label), ""
+    except ValueError:
+        return True, 0.0, label
+
+
 def _stripped(label: Any) -> str:
     """Return a label as the reader of tables does."""
     return "" if label is None else str(label).strip(" \t'")
+
+
+def _add(counts: Counter[str], label: Any, number: int, positive: Any) -> None:
+    name = _stripped(label)
+    known = len(counts) <= MOST_LABELS or name in counts
+    counts[name if known or same_label(name, positive) else ""] += number
 
 
 class _Table:
@@ -152,8 +185,8 @@ class _Table:
         """Return about the number of rows, rather more."""
         raise NotImplementedError
 
-    def count_labels(self) -> Counter[str]:
-        """Return the number of rows per label."""
+    def count_labels(self, positive: Any) -> Counter[str]:
+        """Return the number of rows per label; further labels than `MOST_LABELS` count as ""."""
         raise NotImplementedError
 
     def draw(self, copy: Path, plan: Plan) -> None:
@@ -165,11 +198,13 @@ def _open_table(file: Path, options: dict[str, Any]) -> _Table | None:
     """Return the file if it can be read in parts; whatever is wrong with it, `load` reports."""
     target, suffix = options.get("target"), format_suffix(file)
     try:
-        if suffix in TEXT_TABLES:
+        if suffix in TEXT_TABLES and not is_array_file(file):
             return _TextTable(file, target, checked_encoding(options.get("encoding")))
         if suffix in COLUMNAR:
             table = _ColumnarTable(file, target)
             return table if 8 * table.rows * table.width <= max_bytes(file) else None
+    except InputError:  # such as a target that is not a column
+        raise
     except Exception:  # pyarrow and decompression raise many kinds for a damaged file
         logger.debug("%s cannot be read in parts", file, exc_info=True)
     return None
@@ -190,24 +225,18 @@ class _TextTable(_Table):
         expansion = EXPANSION if self.file.suffix.lower() in COMPRESSED else 1
         return expansion * self.file.stat().st_size / self.bytes_per_row
 
-    def count_labels(self) -> Counter[str]:
+    def count_labels(self, positive: Any) -> Counter[str]:
         counts: Counter[str] = Counter()
         for part in self._parts():
-            if len(counts) > MOST_LABELS:
-                counts[""] += len(part)
-            else:
-                counts.update(map(itemgetter(self.column), part))
-        stripped: Counter[str] = Counter()
-        for label, count in counts.items():
-            stripped[_stripped(label)] += count
-        return stripped
+            for label, count in Counter(map(itemgetter(self.column), part)).items():
+                _add(counts, label, count, positive)
+        return counts
 
     def draw(self, copy: Path, plan: Plan) -> None:
         draw = ClassDraw(plan.there, plan.sizes, seed=0)
         with copy.open("w", encoding=self.encoding, newline="") as text:
             writer = csv.writer(text, delimiter=self.layout.separator)
-            if self.layout.header:
-                writer.writerow(self.layout.names)
+            writer.writerow(self.layout.names)  # always: the first row drawn may look like one
             for part in self._parts():
                 codes = plan.codes(list(map(itemgetter(self.column), part)))
                 writer.writerows(part[k] for k in draw.rows(codes))
@@ -243,15 +272,18 @@ class _TextTable(_Table):
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:
+        limit = csv.field_size_limit(LONGEST_CELL)
         try:
             yield
         except UnicodeDecodeError as error:
             raise undecodable(self.file, error, self.encoding) from error
-        except (csv.Error, OSError, EOFError) as error:
+        except (csv.Error, OSError, EOFError, lzma.LZMAError, zlib.error) as error:
             raise FileFormatError(
                 f"{self.file} cannot be read as a table ({one_line(error)}): it is damaged or "
                 "truncated"
             ) from error
+        finally:
+            csv.field_size_limit(limit)
 
 
 class _ColumnarTable(_Table):
@@ -261,8 +293,14 @@ class _ColumnarTable(_Table):
         from apmax.scale.files import RawFiles
 
         kind = "feather" if format_suffix(file) in (".feather", ".arrow") else "parquet"
-        self.file, self.names = file, dataset(file, format=kind).schema.names
-        self.target = find_column(self.names, "last" if target is None else target)
+        schema = dataset(file, format=kind).schema
+        self.file, self.names = file, schema.names
+        stored = (schema.pandas_metadata or {}).get("index_columns", [])
+        index = [name for name in stored if name in self.names]
+        columns = [name for name in self.names if name not in index]
+        named = [name for name in index if not name.startswith("__index_level_")]
+        # In the order of `load`, which puts a named index first.
+        self.target = find_column([*named, *columns], "last" if target is None else target)
         self.source = RawFiles(file, self.target)
         self.width = len(self.names)
         self.rows = self.source.rows() or 0
@@ -271,14 +309,11 @@ class _ColumnarTable(_Table):
     def at_most(self) -> float:
         return self.rows
 
-    def count_labels(self) -> Counter[str]:
+    def count_labels(self, positive: Any) -> Counter[str]:
         counts: Counter[str] = Counter()
         for _, _, batch in self.source.batches([self.target]):
             for one in batch.column(self.target).value_counts().tolist():
-                label = _stripped(one["values"])
-                counts[label if len(counts) <= MOST_LABELS or label in counts else ""] += one[
-                    "counts"
-                ]
+                _add(counts, one["values"], one["counts"], positive)
         return counts
 
     def draw(self, copy: Path, plan: Plan) -> None:

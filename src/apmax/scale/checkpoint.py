@@ -68,7 +68,7 @@ class Checkpoint:
             self._append({"format": FORMAT, "fit": identity})
             return
         try:
-            fit, self._stored = _read(self.path, found.mean.size + 1)
+            fit, stored, end = _read(self.path, found.mean.size + 1)
         except (
             OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError
         ) as error:  # fmt: skip
@@ -84,6 +84,8 @@ class Checkpoint:
                 f"{self.path} belongs to another fit ({shown}): delete it to start again, or "
                 "restore the parameters and data"
             )
+        os.truncate(self.path, end)  # without an incomplete line
+        self._stored = stored
         logger.info("resuming after %d evaluations in %s", len(self._stored), self.path)
 
     def recorded(self, objective: Objective) -> Objective:
@@ -140,10 +142,10 @@ class Checkpoint:
             ) from None
 
 
-def _read(path: Path, size: int) -> tuple[dict[str, Any], deque[Evaluation]]:
-    """Return what the first line says about the fit, and the evaluations."""
+def _read(path: Path, size: int) -> tuple[dict[str, Any], deque[Evaluation], int]:
+    """Return what the first line says about the fit, the evaluations, and where they end."""
     lines = path.read_bytes().split(b"\n")
-    complete, rest = lines[:-1], lines[-1]
+    complete = lines[:-1]  # the last one is empty, or incomplete
     if not complete:
         raise ValueError("it has no complete line")
     head = json.loads(complete[0])
@@ -151,8 +153,6 @@ def _read(path: Path, size: int) -> tuple[dict[str, Any], deque[Evaluation]]:
         raise ValueError(f"its first line does not name the format {FORMAT!r}")
     if not isinstance(head.get("fit"), dict):
         raise ValueError("fit is not an object")
-    if rest:
-        os.truncate(path, path.stat().st_size - len(rest))
     found: deque[Evaluation] = deque()
     place = len(complete[0]) + 1
     for line in complete[1:]:
@@ -161,7 +161,7 @@ def _read(path: Path, size: int) -> tuple[dict[str, Any], deque[Evaluation]]:
         value = float(_vector([one["value"]], 1)[0])
         found.append(Evaluation(vectors[0], value, vectors[1], _seconds(one["seconds"]), place))
         place += len(line) + 1
-    return head["fit"], found
+    return head["fit"], found, place
 
 
 def _seconds(value: Any) -> float:

@@ -26,6 +26,9 @@ LEAST_GROWTH = 0.25
 """Least share of the time of a pilot that grows with the number of rows."""
 LEAST_ROWS = 5000
 """Number of rows below which models are left out rather than more rows."""
+SMALL_ENTRIES, LEAST_SECONDS = 250_000, 20.0
+"""Entries of a table, and least budget, with which models are fitted until the time is used up:
+trial fits would take as long as the fits."""
 RESERVE = 0.8
 """Share of the remaining time that is planned for."""
 PILOT_SHARE = 0.35
@@ -109,9 +112,12 @@ def planned(
     Some fits of each model to few rows predict how long the others take. The model `needed`, or
     else the simplest one, comes first. Returns the predicted seconds of the models in the order in
     which to fit them: those of the plan, and then the others, for which there may be time if the
-    predictions are too high.
+    predictions are too high. Small tables are not planned: their models have 0 seconds.
     """
     n = search.data.positive.size
+    small = n <= LEAST_ROWS and search.data.matrix.size <= SMALL_ENTRIES
+    if small and (budget.seconds or 0.0) >= LEAST_SECONDS:
+        return dict.fromkeys(sorted(names, key=lambda name: name == ADDITIVE), 0.0), search
     predicted = _predicted(names, search, budget, needed)
     plan = budget.plan(predicted, n)
     seconds = {name: predicted[name](plan.rows) for name in predicted}

@@ -124,6 +124,13 @@ class PartialAUCLoss(ClassPairLoss):
     def _settings(self) -> dict[str, Any]:
         return {**super()._settings(), "negatives": self.negatives, "positives": self.positives}
 
+    def _load_from_state_dict(self, state: Any, prefix: str, *rest: Any) -> None:
+        own = self._settings()
+        if state.get(f"{prefix}_extra_state", own) != own:  # then U of `total` is another one, too
+            for name in [key for key in state if key.startswith(f"{prefix}total.")]:
+                del state[name]
+        super()._load_from_state_dict(state, prefix, *rest)
+
     def forward(self, scores: Tensor, index: Tensor, labels: Any = None) -> Tensor:
         """Update U and return the loss of the batch; see :class:`APLoss`."""
         is_logit = self.from_logits and isinstance(scores, Tensor) and scores.is_floating_point()

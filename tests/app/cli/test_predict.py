@@ -155,8 +155,16 @@ def test_predict_prints_the_threshold_of_a_cost(folder: Path) -> None:
 def test_only_alerts_are_written_the_most_probable_first(model: str) -> None:
     every = predicted("valid.csv", "--top", "25")
     alerts = predicted("valid.csv", "--top", "25", "--only-alerts")
+    every.insert(0, "row", np.arange(1, 2001))
     expected = every[every["label"] == "yes"].sort_values("probability", ascending=False)
     pd.testing.assert_frame_equal(alerts, expected.reset_index(drop=True))
     assert alerts["probability"].is_monotonic_decreasing
     result = run("predict", model, "valid.csv", "--top", "25", "--only-alerts", "-o", "p.csv")
     assert "2,000 rows, 25 labelled 'yes'" in result.stdout
+
+
+def test_columns_of_the_output_do_not_depend_on_the_number_of_alerts(model: str) -> None:
+    options = ("--threshold", "1", "--only-alerts", "--explain", "2")
+    assert [*predicted("valid.csv", *options).columns] == [
+        *("row", "probability", "log_odds", "label", "reason_1", "reason_2")
+    ]

@@ -18,6 +18,7 @@ interrupt_message = "stopped"
 def main() -> None:
     """Run the `apmax` command."""
     signal.signal(signal.SIGINT, exit_on_interrupt)
+    signal.signal(signal.SIGTERM, exit_on_interrupt)
     try:
         from apmax.app.cli.app import run
 
@@ -27,7 +28,7 @@ def main() -> None:
 
 
 def exit_on_interrupt(number: int, frame: FrameType | None) -> None:
-    """End the process with exit code 130.
+    """End the process with exit code 130, or 143 if it is terminated.
 
     Raising KeyboardInterrupt instead could end in a traceback: imports and compiled code turn it
     into other exceptions.
@@ -37,4 +38,4 @@ def exit_on_interrupt(number: int, frame: FrameType | None) -> None:
         files.remove_unfinished_files()
     show_cursor = "\x1b[?25h" if os.isatty(2) else ""  # a progress bar hides it
     os.write(2, f"{show_cursor}{interrupt_message}\n".encode())
-    os._exit(INTERRUPTED)
+    os._exit(128 + number)

@@ -19,7 +19,7 @@ from apmax.app.cli.inputs import AsJson, Debug, Quiet, with_shared_options
 
 app = typer.Typer(
     name="apmax",
-    help="Train and evaluate classifiers for rare positives by maximising average precision.",
+    help="Train and evaluate classifiers for rare positives by average precision.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -49,7 +49,7 @@ def options(
         typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Train and evaluate classifiers for rare positives by maximising average precision."""
+    """Train and evaluate classifiers for rare positives by average precision."""
     cli.interrupt_message = "stopped"
     context.obj = Console(as_json=as_json, quiet=quiet, debug=debug)
 

@@ -102,6 +102,8 @@ def predict(
         alerts, decision = _decide(console, loaded, rule, chosen, probability)
         label = np.where(alerts, loaded.positive, loaded.negative)
         scores = dict(zip(OUTPUT, (probability, log_odds, label), strict=True))
+        if only_alerts and not columns:
+            columns = {"row": np.arange(1, probability.size + 1)}
         frame = pd.DataFrame({**columns, **scores})
         if only_alerts:
             frame = frame[alerts].sort_values("probability", ascending=False, kind="stable")
