@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import psutil
 import pytest
 
 from apmax.app.model import load_model
@@ -89,3 +90,25 @@ def test_interrupts_at_random_moments_leave_a_complete_model_or_none(
     assert all(outcome.stderr.splitlines()[-1].startswith("stopped") for outcome in stopped)
     assert all(outcome.files for outcome in outcomes if outcome.code == 0)
     assert any(not outcome.files for outcome in stopped)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_command_alone_leaves_no_worker(tmp_path: Path, number: int) -> None:
+    made_loans(4000, 0).to_csv(tmp_path / "loans.csv", index=False)
+    command = [sys.executable, "-c", LAUNCH, "train", "loans.csv", "--target", "last",
+               "-o", "m.apmax", "--jobs", "2"]  # fmt: skip
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env={**os.environ, **ONE_THREAD}, stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    workers: list[psutil.Process] = []
+    while len(workers) < 2:  # two processes of joblib, besides those that track resources
+        assert process.poll() is None
+        time.sleep(0.05)
+        children = psutil.Process(process.pid).children()
+        workers = [one for one in children if "popen_loky" in " ".join(one.cmdline())]
+    process.send_signal(number)
+    assert process.wait(timeout=120) == 128 + number
+    _, alive = psutil.wait_procs(workers, timeout=120)
+    assert alive == []
+    assert not (tmp_path / "m.apmax").exists()

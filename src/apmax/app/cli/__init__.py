@@ -33,9 +33,10 @@ def exit_on_interrupt(number: int, frame: FrameType | None) -> None:
     Raising KeyboardInterrupt instead could end in a traceback: imports and compiled code turn it
     into other exceptions.
     """
-    files = sys.modules.get("apmax.app.files")
-    if files is not None and hasattr(files, "remove_unfinished_files"):
-        files.remove_unfinished_files()
+    for module, clean_up in (("workers", "stop_workers"), ("files", "remove_unfinished_files")):
+        loaded = sys.modules.get(f"apmax.app.{module}")
+        if hasattr(loaded, clean_up):  # not while the module is being imported
+            getattr(loaded, clean_up)()
     show_cursor = "\x1b[?25h" if os.isatty(2) else ""  # a progress bar hides it
     os.write(2, f"{show_cursor}{interrupt_message}\n".encode())
     os._exit(128 + number)
