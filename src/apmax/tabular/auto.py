@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from apmax.binary_classifier import BinaryAPClassifier, unchanged_on_error
 from apmax.binary_target import warn_if_few
+from apmax.blas_threads import one_blas_thread
 from apmax.errors import ParameterError, UnknownNameError
 from apmax.interrupts import cooperative_interrupts
 from apmax.linear import FitResult
@@ -163,7 +164,7 @@ class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
             given.rows,
             self.categorical_features,
         )
-        with cooperative_interrupts():
+        with cooperative_interrupts(), one_blas_thread():
             progress = Progress(self.on_progress)
             search = Search(
                 data, given.splits, seed=int(seed), n_jobs=self.n_jobs, progress=progress
@@ -174,7 +175,8 @@ class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
                 predicted, search = planned(fitted, search, budget, self.select)
                 fitted = [*predicted, *(name for name in fitted if name not in predicted)]
             candidates = self._fitted(fitted, search, budget, predicted)
-        evaluations = _evaluated(candidates, search, target.total, stacked=STACK in names)
+        with one_blas_thread():
+            evaluations = _evaluated(candidates, search, target.total, stacked=STACK in names)
         self._choose(evaluations, candidates, search)
         self.classes_, self.pos_label_ = target.classes, target.pos_label
         self.out_of_fold_ = {
