@@ -126,7 +126,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         import pandas as pd
 
         check_is_fitted(self, "kinds_")
-        self._check_columns(X)
+        self.check_columns(X)
         return pd.DataFrame(self._parts(X.rename(columns=str)), index=X.index)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
@@ -192,7 +192,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             parts[f"{name} (weekday)"] = values.dt.day_name().astype(object)
         return parts
 
-    def _check_columns(self, X: Any) -> None:
+    def check_columns(self, X: Any) -> None:
+        """Raise ParameterError if a column of training is absent, or ShapeError for a matrix."""
         if not hasattr(X, "columns"):
             raise ShapeError("the model was trained on a table with named columns: pass a table")
         present = {str(name) for name in X.columns}

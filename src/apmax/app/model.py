@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from apmax._version import __version__
 from apmax.app.archive import MAX_BYTES, Fields, read_archive, write_archive
 from apmax.app.decisions import Decision
-from apmax.app.drift import checked_profile, drift_warnings
+from apmax.app.drift import Shift, checked_profile, drift_warnings, lost_columns, psi
 from apmax.app.features import CATEGORY, DATE, NUMBER, TablePreprocessor
 from apmax.app.files import check_path, one_line, write_file
 from apmax.app.io import Dataset
@@ -150,10 +150,20 @@ class Model:
     def warnings_for(self, dataset: Dataset) -> list[str]:
         """Describe how new data differ from the training data, one sentence per problem."""
         if self.preprocessor is not None:
-            return [*dataset.notes, *drift_warnings(self.preprocessor, dataset.X)]
+            return [*dataset.notes, *drift_warnings(self.preprocessor, dataset.X, self.profile)]
         further = dataset.X.shape[1] - self.classifier.n_features_in_
         note = f"{further:,} features that the model does not have are ignored"
         return [*dataset.notes, *([note] if further > 0 else [])]
+
+    def lost_columns(self, X: Any) -> list[str]:
+        """Describe columns without any usable value that had values in training."""
+        if self.preprocessor is None:
+            return []
+        return lost_columns(self.preprocessor, X, self.profile)
+
+    def shifts(self, X: Any, probability: Floats) -> list[Shift]:
+        """Return how far columns and probabilities moved since training, if that is known."""
+        return [] if self.profile is None else psi(self.profile, X, probability)
 
 
 def save_model(model: Model, path: str | os.PathLike[str]) -> int:

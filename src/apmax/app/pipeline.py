@@ -93,7 +93,7 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
 
     def _warn_of_drift(self, X: Any) -> None:
         if self._model is not None and self._model.preprocessor is not None:
-            for note in drift_warnings(self._model.preprocessor, X):
+            for note in drift_warnings(self._model.preprocessor, X, self._model.profile):
                 warnings.warn(note, DriftWarning, stacklevel=3)
 
 

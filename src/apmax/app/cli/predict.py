@@ -12,7 +12,7 @@ from apmax.app.cli.console import Console, check_outputs
 from apmax.app.cli.inputs import Labels, Reading
 from apmax.app.cli.options import Data, ModelFile
 from apmax.app.cli.threshold import Cost, Precision, Recall, Top, choose_on
-from apmax.errors import ParameterError
+from apmax.errors import InputError, ParameterError
 from apmax.validation import check_real
 
 if TYPE_CHECKING:  # slow imports are left to the command
@@ -55,6 +55,13 @@ def predict(
         bool,
         typer.Option("--only-alerts", help="Write alerts only, the highest probability first."),
     ] = False,
+    allow_empty: Annotated[
+        bool,
+        typer.Option(
+            "--allow-empty",
+            help="Predict although a column is empty or unreadable that had values in training.",
+        ),
+    ] = False,
 ) -> None:
     """Predict the probability of the positive label for every row of a file.
 
@@ -71,7 +78,7 @@ def predict(
         from scipy.special import expit
 
         from apmax.app.decisions import make_rule
-        from apmax.app.files import write_file
+        from apmax.app.drift import shift_note
         from apmax.app.io import load
         from apmax.app.model import load_model
 
@@ -92,6 +99,8 @@ def predict(
             **reading.arguments(loaded.number_formats()),
         )
         columns = _identifiers(dataset, identifier, loaded.id)
+        if not allow_empty:
+            _check_columns(loaded, dataset)
         chosen = None
         if rule is not None and valid is not None:
             chosen = choose_on(console, model, valid, rule, labels, reading)[1]
@@ -99,6 +108,13 @@ def predict(
         notes = loaded.warnings_for(dataset)
         console.warn(notes)
         probability = expit(log_odds)
+        shifts = loaded.shifts(dataset.X, probability)
+        if note := shift_note(shifts):
+            console.note(note)
+            console.note(
+                f"run `apmax evaluate {model} FILE` on labelled rows like these, and train again "
+                "if AP has fallen"
+            )
         alerts, decision = _decide(console, loaded, rule, chosen, probability)
         label = np.where(alerts, loaded.positive, loaded.negative)
         scores = dict(zip(OUTPUT, (probability, log_odds, label), strict=True))
@@ -109,20 +125,30 @@ def predict(
             frame = frame[alerts].sort_values("probability", ascending=False, kind="stable")
         if explain:
             frame = _with_reasons(console, frame, loaded, dataset, explain)
+        drift = [shift._asdict() for shift in shifts]
+        result = {"decision": decision, "drift": drift, "warnings": notes}
         found = f"{decision['alerts']:,} labelled {loaded.positive!r} ({_in_words(decision)})"
-        result = {"decision": decision, "warnings": notes}
-        if out is not None:
-            parquet = out.suffix.lower() == ".parquet"
-            stored = frame.to_parquet(None, index=False) if parquet else frame.to_csv(index=False)
-            write_file(out, stored if parquet else stored.encode())
-            console.show({"rows": probability.size, "out": str(out), **result})
-            rows = f"{probability.size:,} row{'s' * (probability.size != 1)}"
-            console.say(f"{rows}, {found} → {out}")
-        elif console.as_json:
-            console.show({**frame.to_dict("list"), **result})
-        else:
-            console.note(f"{probability.size:,} rows, {found}")
-            frame.to_csv(sys.stdout, index=False)
+        _write(console, frame, out, probability.size, found, result)
+
+
+def _write(
+    console: Console, frame: Any, out: Path | None, rows: int, found: str, result: dict[str, Any]
+) -> None:
+    """Write the table of predictions to a file or to stdout, and say what was found."""
+    from apmax.app.files import write_file
+
+    found = f"{rows:,} row{'s' * (rows != 1)}, {found}"
+    if out is not None:
+        parquet = out.suffix.lower() == ".parquet"
+        stored = frame.to_parquet(None, index=False) if parquet else frame.to_csv(index=False)
+        write_file(out, stored if parquet else stored.encode())
+        console.show({"rows": rows, "out": str(out), **result})
+        console.say(f"{found} → {out}")
+    elif console.as_json:
+        console.show({**frame.to_dict("list"), **result})
+    else:
+        console.note(found)
+        frame.to_csv(sys.stdout, index=False)
 
 
 def _with_reasons(console: Console, frame: Any, model: Model, dataset: Dataset, count: int) -> Any:
@@ -133,6 +159,17 @@ def _with_reasons(console: Console, frame: Any, model: Model, dataset: Dataset, 
     with console.progress("explaining", len(frame)) as advance:
         reasons = reasons_of(model, X, count, lambda done: advance("explaining", done, len(frame)))
     return frame.assign(**reasons)
+
+
+def _check_columns(model: Model, dataset: Dataset) -> None:
+    """Raise InputError if a column that the model relies on has no usable value."""
+    if model.preprocessor is not None:
+        model.preprocessor.check_columns(dataset.X)
+    if lost := model.lost_columns(dataset.X):
+        raise InputError(
+            f"{dataset.source}: {'; '.join(lost)}: correct the file, or predict without these "
+            "values with --allow-empty"
+        )
 
 
 def _check_rule(rule: Rule | None, model: Path, valid: Path | None) -> None:
