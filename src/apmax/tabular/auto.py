@@ -23,7 +23,7 @@ from apmax.tabular.columns import frame_like
 from apmax.tabular.effects import Effect, scaled
 from apmax.tabular.explanation import explained, mean_contributions
 from apmax.tabular.files import FilesMixin
-from apmax.tabular.leaderboard import Leaderboard, simplest_within_error
+from apmax.tabular.leaderboard import Leaderboard, ranked, simplest_within_error
 from apmax.tabular.library import ADDITIVE, LOGISTIC, NAMES, STACK, encoded, log_odds
 from apmax.tabular.logistic import Shape
 from apmax.tabular.search import Candidate, Progress, Search, TrainingTable
@@ -50,9 +50,9 @@ class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
     models : sequence of str, optional
         Names of the models to compare, from `apmax.tabular.NAMES`. The default is all.
     select : str, default="best"
-        The model that predicts: "best" is the one with the highest AP, "one-se" the simplest one
-        within one standard error of it, and a name of `models`, such as "stack" or "additive",
-        always that one.
+        The model that predicts: "best" is the one with the highest AP (of several, the one with
+        the lowest log-loss), "one-se" the simplest one within one standard error of it, and a name
+        of `models`, such as "stack" or "additive", always that one.
     time_budget : float, optional
         Seconds for `fit`. If the data are too large for it, negatives are sampled (with weights),
         and the most expensive models are left out, with a warning.
@@ -272,8 +272,9 @@ class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
     ) -> None:
         """Set the leaderboard, the chosen model and what it needs to predict."""
         ap = {name: one.ap for name, one in evaluations.items()}
+        losses = {name: one.log_loss for name, one in evaluations.items()}
         held_out_share = test_share(search.splits)
-        self.best_ = max(ap, key=lambda name: float(ap[name].mean()))
+        self.best_ = ranked(ap, losses)[0]
         if self.select == ONE_SE:
             self.best_ = simplest_within_error([*ap], ap, held_out_share)
         elif self.select in ap:
@@ -286,7 +287,6 @@ class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
             )
         seconds = {name: one.seconds for name, one in candidates.items()}
         seconds[STACK] = sum(seconds.values())
-        losses = {name: one.log_loss for name, one in evaluations.items()}
         self.leaderboard_ = Leaderboard.of(ap, losses, seconds, held_out_share, self.best_)
         self.stack_weights_ = evaluations[STACK].blend.weights if STACK in evaluations else {}
         self.blend_ = evaluations[self.best_].blend.pruned()
