@@ -8,7 +8,7 @@ import io
 import re
 import warnings
 import zipfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
@@ -60,7 +60,7 @@ def read_table(
         else:
             frame = _read_json_lines(file, checked_encoding(encoding))
         texts = {name: frame[name] for name in _text_columns(frame) if name not in text}
-        return frame.assign(**numbers.convert(texts, points=False))
+        return _replaced(frame, numbers.convert(texts, points=False))
     known = ", ".join((*TEXT_TABLES, *JSON_LINES, *EXCEL, *COLUMNAR))
     raise FileError(
         f"{file} has the unknown suffix {suffix or ''!r}: rename it to end in {known} or .npz"
@@ -212,7 +212,14 @@ def _read_text(
     others = frame[[name for name in floats if name not in again]]
     points = bool((others.notna() & (others % 1 != 0)).any(axis=None))
     texts = {name: texts[name] for name in names if name in texts}
-    return frame.assign(**numbers.convert(texts, points=points))
+    return _replaced(frame, numbers.convert(texts, points=points))
+
+
+def _replaced(frame: Any, columns: Mapping[str, Any]) -> Any:
+    """Return the frame with other values in some columns; unlike `assign`, of any name."""
+    for name, values in columns.items():
+        frame[name] = values
+    return frame
 
 
 class Layout(NamedTuple):

@@ -101,9 +101,15 @@ def leaderboard_table(trained: TrainedModel, dataset: Dataset) -> Table:
 
     facts, y = trained.model.facts, dataset.labels()
     random = float(np.average(y, weights=dataset.weight))
+    rows = f"{y.sum():,} positives in {y.size:,} rows"
+    if dataset.stands_for is not None:
+        rows += f", a weighted sample of {dataset.stands_for.sum():,.0f}"
+    scored = int((~np.isnan(trained.out_of_fold[facts["model"]])).sum())
+    if scored < y.size:
+        rows += f", tested on {scored:,} of them"
     title = (
         f"{dataset.source.name}: average precision in {facts['folds']} folds (random "
-        f"{random:.4f}; {y.sum():,} positives in {y.size:,} rows)"
+        f"{random:.4f}; {rows})"
     )
     table = make_table(title, "model", "AP ± SE", "to the best ± SE", "log-loss", "seconds", "")
     for one in trained.leaderboard:
