@@ -98,7 +98,11 @@ def evaluate(
         if stored is None:
             reached = [p for p, point in points.items() if point is not None and p <= 0.8]
             rule = f"--precision {max(reached)}" if reached else "--top 5%"
-            console.say(f"to choose when to alert: apmax threshold {model} --data {data} {rule}")
+            console.say(
+                f"to choose when to alert: apmax threshold {model} {rule} --data FILE\n"
+                "thresholds do slightly worse on new rows than on those that chose them: give one "
+                f"labelled file to `threshold --data`, and another one to `evaluate`"
+            )
         if report is not None:
             write_model_report(console, report, scored)
 
