@@ -193,7 +193,7 @@ def _decide(
     stored = model.operating_point if rule is None else chosen
     if stored is not None:
         where = "" if rule is not None else ", stored in the model"
-        used = Rule("threshold", stored.threshold, f"{stored.rule} on {stored.data}{where}")
+        used = Rule("threshold", stored.threshold, f"{stored}{where}")
     else:
         used = rule or Rule("threshold", 0.5, "probability ≥ 0.5")
     alerts = select(used, probability)

@@ -71,7 +71,7 @@ def threshold(
             )
             console.warn(notes[-1:])
         save_model(replace(scored.model, operating_point=chosen), model)
-        title = f"{chosen.rule} on {chosen.data}: probability ≥ {shown_threshold(chosen.threshold)}"
+        title = f"{chosen}: probability ≥ {shown_threshold(chosen.threshold)}"
         table = make_table(title, "expect", "share", "rows")
         parts = {
             "alerts": (chosen.alerts, chosen.rows),
