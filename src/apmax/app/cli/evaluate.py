@@ -21,9 +21,6 @@ def evaluate(
     data: options.Data,
     labels: inputs.Labels,
     reading: inputs.Reading,
-    target: options.Target = None,
-    positive: options.Positive = None,
-    rest: options.Rest = False,
     weight: options.Weight = None,
     report: options.ReportFile = None,
 ) -> None:
@@ -41,9 +38,7 @@ def evaluate(
         from apmax.app.report.results import ScoredModel
 
         check_outputs(report, inputs=[model, data])
-        scored = options.score_labelled_data(
-            console, model, data, target, positive, rest, labels, reading, weight
-        )
+        scored = options.score_labelled_data(console, model, data, labels, reading, weight)
         y, mass = scored.dataset.labels(), scored.dataset.weight
         result = ScoredModel(scored.model.name, y, scored.probability, mass)
         ap = average_precision(y, scored.log_odds, sample_weight=mass)
