@@ -132,3 +132,24 @@ def test_an_operating_point_is_checked_when_it_is_set(
     with pytest.raises(ParameterError, match=message):
         pipeline.operating_point_ = point
     assert pipeline.operating_point_ is None
+
+
+@pytest.mark.parametrize("name", ["logistic", "linear"])
+@pytest.mark.parametrize("labels", [(1, 0), (10, 9), (0, 1), (True, False)])
+def test_labels_of_a_file_keep_their_type(
+    name: str, labels: tuple[int, int], tmp_path: Path
+) -> None:
+    frame = made_loans(300, 0)
+    frame["defaulted"] = np.where(frame["defaulted"] == "yes", *labels)
+    frame.to_csv(tmp_path / "loans.csv", index=False)
+    trained = train_model(load(tmp_path / "loans.csv", target="defaulted"), model=name, folds=2)
+    save_model(trained.model, tmp_path / "m.apmax")
+    pipeline = apmax.load(tmp_path / "m.apmax")
+    assert pipeline.classes_.tolist() == sorted(labels)
+    found = pipeline.predict_proba(frame)[:, pipeline.classes_.tolist().index(labels[0])]
+    np.testing.assert_allclose(found, trained.model.probability(frame))
+    assert found[frame["defaulted"] == labels[0]].mean() > found.mean()
+    pipeline.operating_point_ = apmax.operating_point(
+        frame["defaulted"] == labels[0], found, recall=1.0
+    )
+    assert (pipeline.predict(frame) == frame["defaulted"])[frame["defaulted"] == labels[0]].all()

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -38,6 +37,7 @@ from apmax.app.tables import (
     Layout,
     checked_encoding,
     find_layout,
+    rows_in_parts,
     undecodable,
 )
 from apmax.app.target import find_column, same_label
@@ -50,7 +50,6 @@ logger = logging.getLogger("apmax")
 EXPANSION = 10
 """Assumed size of compressed text relative to its file."""
 HEAD = 1 << 20
-ROWS_AT_ONCE = 10_000
 MAX_LABELS = 1000
 """Distinct labels that are counted; a column with more is not a target."""
 MISSING = {
@@ -270,23 +269,7 @@ class _TextTable:
             self._open() as stream,
             io.TextIOWrapper(stream, encoding=self.encoding, newline="") as text,
         ):
-            reader = csv.reader(text, delimiter=self.layout.separator, skipinitialspace=True)
-            number = 0 if self.layout.header else 1  # of the first row in a part
-            while part := list(islice(reader, ROWS_AT_ONCE)):
-                if set(map(len, part)) != {self.width}:
-                    part = [row for row in part if any(map(str.strip, row))]
-                    self._check_widths(part, number)
-                yield part[1:] if number == 0 else part
-                number += len(part)
-
-    def _check_widths(self, rows: list[list[str]], number: int) -> None:
-        for k, row in enumerate(rows):
-            if len(row) != self.width:
-                raise FileFormatError(
-                    f"{self.file}, row {number + k}: {len(row)} cells, expected {self.width}: "
-                    "leave missing cells empty, but keep their separators, and quote cells that "
-                    "contain the separator"
-                )
+            yield from rows_in_parts(self.file, text, self.layout)
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:
