@@ -101,11 +101,17 @@ def _against_entropy(table: dict[str, Any]) -> str:
             clear = abs(one["mean"]) > 2 * error
             found[side if clear else "neither"].append(titles[one["method"]])
     lines = [f"- {side}: {', '.join(names)}" for side, names in found.items() if names]
-    best = titles[max(means, key=lambda method: means[method])]
+    order = sorted(means, key=lambda method: -means[method])
+    published = {row["method"]: row["published"] for row in table["rows"] if row["published"]}
+    here = [titles[method] for method in order if method in published]
+    paper = [titles[method] for method in sorted(published, key=lambda one: -published[one][0])]
     return (
         "Above or below cross-entropy that continues for as long, by more than two standard "
-        "errors:\n\n" + "\n".join(lines) + f"\n\nHighest test AP on the {len(seeds)} seed(s) "
-        f"that all methods have: {best}.\n"
+        "errors:\n\n" + "\n".join(lines) + "\n\n"
+    ) + wrapped(
+        f"The highest mean over seeds {', '.join(map(str, sorted(seeds)))} is that of "
+        f"{titles[order[0]]}. The order of the paper's methods is {', '.join(here)}; in the paper "
+        f"it is {', '.join(paper)}."
     )
 
 

@@ -17,7 +17,6 @@ from apmax.app.features import (
     CATEGORY,
     DATE,
     MAX_LEVELS,
-    MISSING,
     NUMBER,
     TablePreprocessor,
     means_missing,
@@ -25,6 +24,7 @@ from apmax.app.features import (
     to_words,
 )
 from apmax.errors import ModelFileError
+from apmax.tabular.columns import MISSING
 from apmax.validation import Floats
 
 MOSTLY_NUMBERS = 0.5

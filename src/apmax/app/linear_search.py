@@ -104,7 +104,7 @@ def fit_linear(
     )
 
 
-def set_labels(classifier: Any, positive: str, negative: str) -> None:
+def set_labels(classifier: Any, positive: Any, negative: Any) -> None:
     """Replace the classes True and False of a linear classifier, which are sorted again."""
     classes = sorted([positive, negative])
     classifier.classes_, classifier.pos_label_ = np.array(classes), positive

@@ -14,6 +14,7 @@ from scipy.special import expit
 from sklearn.pipeline import Pipeline
 
 from apmax.app.advice import advice
+from apmax.app.archive import LABELS
 from apmax.app.drift import profile, training_warnings
 from apmax.app.features import TableEncoder, TablePreprocessor
 from apmax.app.folds import FOLDS, make_folds
@@ -150,7 +151,7 @@ def _compare_linear(
     names = [LOGISTIC, LINEAR] if model == AUTO else [model]
     y, weight = dataset.labels(), dataset.weight
     found = fit_linear(X, y, weight, splits, names, jobs=jobs, on_progress=on_progress)
-    set_labels(found.classifier, str(dataset.positive), str(dataset.negative))
+    set_labels(found.classifier, *_labels(dataset))
     return found
 
 
@@ -166,7 +167,7 @@ def _compare_library(
 ) -> Comparison:
     """Compare the models of AutoAPClassifier."""
     compared, select = LIBRARY[model]
-    positive = str(dataset.positive)
+    positive, negative = _labels(dataset)
     classifier = AutoAPClassifier(
         compared,
         select=select,
@@ -177,12 +178,20 @@ def _compare_library(
         pos_label=positive,
     )
     classifier.on_progress = on_progress
-    labels = np.where(dataset.labels(), positive, str(dataset.negative))
+    labels = np.where(dataset.labels(), positive, negative)
     classifier.fit(X.toarray() if sp.issparse(X) else X, labels, dataset.weight)
     classifier.cv = None  # the rows of the splits are of no use to a fitted model
     result = classifier.result_
     board, out_of_fold = classifier.leaderboard_, classifier.out_of_fold_
     return Comparison(classifier, board, out_of_fold, result.interrupted, result.message)
+
+
+def _labels(dataset: Dataset) -> tuple[Any, Any]:
+    """Return the positive and the negative label as in the file; as text if their types differ."""
+    positive, negative = dataset.positive, dataset.negative
+    if type(positive) is type(negative) and isinstance(positive, LABELS):
+        return positive, negative
+    return str(positive), str(negative)
 
 
 def _model(

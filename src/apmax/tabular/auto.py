@@ -21,7 +21,12 @@ from apmax.splits import test_share
 from apmax.tabular.budget import Budget, OutOfTime, planned
 from apmax.tabular.columns import frame_like
 from apmax.tabular.effects import Effect, scaled
-from apmax.tabular.explanation import explained, mean_contributions
+from apmax.tabular.explanation import (
+    changes_from_typical,
+    explained,
+    has_trees,
+    mean_contributions,
+)
 from apmax.tabular.files import FilesMixin
 from apmax.tabular.leaderboard import Leaderboard, ranked, simplest_within_error
 from apmax.tabular.library import ADDITIVE, LOGISTIC, NAMES, STACK, encoded, log_odds
@@ -199,8 +204,10 @@ class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
     def explain(self, X: Any) -> Any:
         """Return the contribution of each column to the log-odds of `pos_label_`, row by row.
 
-        Contributions have mean 0 over the training data. They exist if logistic regression, the
-        additive model or a stack of both predicts; ``select="additive"`` makes sure of it.
+        If logistic regression, the additive model or a stack of both predicts, contributions have
+        mean 0 over the training data, and each row sums to the log-odds. For trees, and stacks with
+        trees, a contribution is the change of the log-odds if the column had its typical value in
+        training: the median, or the most frequent category. This takes one prediction per column.
 
         Parameters
         ----------
@@ -209,14 +216,17 @@ class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
 
         Returns
         -------
-        ndarray or DataFrame of shape (n_samples, n_terms + 1)
-            One column per column of X that the model uses and per pair of columns, and the
-            intercept last. Each row sums to the log-odds. A frame is returned for a frame.
+        ndarray or DataFrame of shape (n_samples, n_terms + 1) or (n_samples, n_terms)
+            One column per column of X that the model uses and, without trees, per pair of columns,
+            and the intercept last. A frame is returned for a frame.
         """
         check_is_fitted(self, "best_")
         rows = checked_rows(self, X, reset=False)
-        means = self.mean_contributions_ if LOGISTIC in self.models_ else None
-        parts = explained(self.best_, self.blend_, self.models_, self.columns_, means, rows)
+        if has_trees(self.blend_):
+            parts = changes_from_typical(self.predict_log_odds, rows, self.columns_.typical)
+        else:
+            means = self.mean_contributions_ if LOGISTIC in self.models_ else None
+            parts = explained(self.blend_, self.models_, self.columns_, means, rows)
         return frame_like(X, np.column_stack([*parts.values()]), [*parts])
 
     @property
@@ -259,9 +269,7 @@ class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
             message = f"interrupted: kept {', '.join(found)}"
             logger.info(message)
         elif left_out:
-            message = (
-                f"`time_budget` = {budget.seconds:g} s leaves no time for {', '.join(left_out)}"
-            )
+            message = f"the time limit of {budget.shown} leaves no time for {', '.join(left_out)}"
             warnings.warn(message, stacklevel=4)
         complete = len(found) == len(names)
         self.result_ = FitResult(complete, interrupted, message, search.progress.done)

@@ -21,9 +21,6 @@ def evaluate(
     data: options.Data,
     labels: inputs.Labels,
     reading: inputs.Reading,
-    target: options.Target = None,
-    positive: options.Positive = None,
-    rest: options.Rest = False,
     weight: options.Weight = None,
     report: options.ReportFile = None,
 ) -> None:
@@ -41,9 +38,7 @@ def evaluate(
         from apmax.app.report.results import ScoredModel
 
         check_outputs(report, inputs=[model, data])
-        scored = options.score_labelled_data(
-            console, model, data, target, positive, rest, labels, reading, weight
-        )
+        scored = options.score_labelled_data(console, model, data, labels, reading, weight)
         y, mass = scored.dataset.labels(), scored.dataset.weight
         result = ScoredModel(scored.model.name, y, scored.probability, mass)
         ap = average_precision(y, scored.log_odds, sample_weight=mass)
@@ -98,7 +93,11 @@ def evaluate(
         if stored is None:
             reached = [p for p, point in points.items() if point is not None and p <= 0.8]
             rule = f"--precision {max(reached)}" if reached else "--top 5%"
-            console.say(f"to choose when to alert: apmax threshold {model} --data {data} {rule}")
+            console.say(
+                f"to choose when to alert: apmax threshold {model} {rule} --data FILE\n"
+                "thresholds do slightly worse on new rows than on those that chose them: give one "
+                f"labelled file to `threshold --data`, and another one to `evaluate`"
+            )
         if report is not None:
             write_model_report(console, report, scored)
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apmax.app.cli.console import Console, check_outputs
-from apmax.app.cli.inputs import Labels, Reading
+from apmax.app.cli.inputs import DropUnlabelled, Labels, Reading
 from apmax.app.cli.options import Data, ModelFile
 from apmax.app.cli.threshold import Cost, Precision, Recall, Top, choose_on
 from apmax.errors import InputError, ParameterError
-from apmax.validation import check_real
 
 if TYPE_CHECKING:  # slow imports are left to the command
     from apmax.app.decisions import Decision, Rule
@@ -28,8 +27,6 @@ def predict(
     context: typer.Context,
     model: ModelFile,
     data: Data,
-    labels: Labels,
-    reading: Reading,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="CSV or Parquet file. Default: CSV to stdout."),
@@ -62,6 +59,9 @@ def predict(
             help="Predict although a column is empty or unreadable that had values in training.",
         ),
     ] = False,
+    drop_unlabelled: DropUnlabelled = False,
+    *,
+    reading: Reading,
 ) -> None:
     """Predict the probability of the positive label for every row of a file.
 
@@ -81,6 +81,7 @@ def predict(
         from apmax.app.drift import shift_note
         from apmax.app.io import load
         from apmax.app.model import load_model
+        from apmax.validation import check_real
 
         check_outputs(out, inputs=[model, data, valid])
         if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
@@ -103,6 +104,7 @@ def predict(
             _check_columns(loaded, dataset)
         chosen = None
         if rule is not None and valid is not None:
+            labels = Labels(drop_unlabelled=drop_unlabelled)
             chosen = choose_on(console, model, valid, rule, labels, reading)[1]
         log_odds = loaded.log_odds(dataset.X)
         notes = loaded.warnings_for(dataset)
@@ -193,7 +195,7 @@ def _decide(
     stored = model.operating_point if rule is None else chosen
     if stored is not None:
         where = "" if rule is not None else ", stored in the model"
-        used = Rule("threshold", stored.threshold, f"{stored.rule} on {stored.data}{where}")
+        used = Rule("threshold", stored.threshold, f"{stored}{where}")
     else:
         used = rule or Rule("threshold", 0.5, "probability ≥ 0.5")
     alerts = select(used, probability)
