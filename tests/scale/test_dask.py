@@ -21,6 +21,7 @@ from apmax.errors import (
     LabelError,
     NonFiniteError,
     NotNumericError,
+    NoWorkerError,
     ParameterError,
     ShapeError,
 )
@@ -206,6 +207,15 @@ def test_bad_parameters(client: Any) -> None:
     model = DaskAPClassifier().fit(DX, DY)
     with pytest.raises(ParameterError, match=r"to_local\(\)\.predict"):
         model.predict(X)
+
+
+def test_a_cluster_without_workers_ends_the_fit() -> None:
+    with cluster(0) as empty, distributed.Client(empty) as client:
+        model = DaskAPClassifier(worker_timeout=0.1, client=client)
+        with pytest.raises(NoWorkerError, match=r"no worker for 0\.1 seconds.*worker_timeout"):
+            model.fit(DX, DY)
+    with pytest.raises(ParameterError, match="worker_timeout"):
+        DaskAPClassifier(worker_timeout=0).fit(DX, DY)
 
 
 def test_scattered_data_warn_at_the_start(client: Any) -> None:

@@ -136,12 +136,12 @@ class Breaking(MemoryBlocks):
         super().__init__(X, Y, None, rows=500)
         self.left, self.evaluations = left, 0
 
-    def fold(self, function: Any, merge: Any, *arguments: Any) -> Any:
+    def fold(self, function: Any, merge: Any, *arguments: Any, finish: Any = None) -> Any:
         self.left -= 1
         self.evaluations += function in (sums.log_loss, sums.vector_moments)
         if self.left == 0:
             raise Stopped
-        return super().fold(function, merge, *arguments)
+        return super().fold(function, merge, *arguments, finish=finish)
 
 
 def test_a_fit_that_is_stopped_at_any_pass_resumes_with_the_same_bits(tmp_path: Path) -> None:
