@@ -107,7 +107,11 @@ def _fit(
     _check(found)
     scaling = scaling_of(found, engine.sparse)
     checkpoint.load(asdict(settings), found)
-    anchor = _fit_logistic(engine, scaling, found, settings, checkpoint, progress)
+    anchor = checkpoint.anchor
+    if anchor is None:
+        anchor = _fit_logistic(engine, scaling, found, settings, checkpoint, progress)
+        if not interrupted():
+            checkpoint.keep_anchor(anchor)
     w, rows, result = _fit_ap(engine, scaling, settings, checkpoint, anchor, progress)
     with interrupt_on_hold():
         calibration = calibrate_blocks(engine, scaling, w, found.total)
