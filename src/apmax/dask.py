@@ -187,6 +187,30 @@ result_
         """Return the class with probability above one half, lazily."""
         return self._mapped(X, "predict", dtype=self.to_local().classes_.dtype)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the average precision of the positive class, `pos_label_`.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            Held-out data, as for `fit`.
+
+        Returns
+        -------
+        float
+            Average precision, as :func:`average_precision` computes it.
+        """
+        local = self.to_local()
+        X, y, sample_weight = _collections(X, y, sample_weight)
+        names = _features(X, y, sample_weight)
+        y, sample_weight = (X[one] if isinstance(one, str) else one for one in (y, sample_weight))
+        log_odds = self.decision_function(X if names is None else X[names])
+        if local.pos_label_ != local.classes_[1]:
+            log_odds = -log_odds
+        return average_precision(
+            y, log_odds, sample_weight=sample_weight, pos_label=local.pos_label_
+        ).value
+
     def _mapped(self, X: Any, method: str, columns: int | None = None, dtype: Any = float) -> Any:
         local = self.to_local()
         if hasattr(X, "map_blocks"):
@@ -208,7 +232,7 @@ result_
         return da.concatenate(
             [
                 da.from_delayed(predict(part, local, method), shape, dtype=dtype)
-                for part in X.to_delayed()
+                for part in _parts(X)
             ],
             allow_unknown_chunksizes=True,
         )
