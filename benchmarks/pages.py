@@ -353,6 +353,27 @@ def application_summary() -> str:
     )
 
 
+def time_budgets() -> str:
+    """Show the seconds that fits take for each time budget, and the rows they use."""
+    found = _stored("time_budget")
+    tables = list(dict.fromkeys(one["table"] for one in found))
+    budgets = list(dict.fromkeys(one["budget"] for one in found))
+    of = {(one["table"], one["budget"]): one for one in found}
+    rows = [
+        [
+            table,
+            f"{of[table, budgets[0]]['rows']:,}",
+            *(_budget_cell(of[table, budget]) for budget in budgets),
+        ]
+        for table in tables
+    ]
+    return markdown(["table", "rows", *(f"{budget:g} s" for budget in budgets)], rows)
+
+
+def _budget_cell(one: dict[str, Any]) -> str:
+    return f"{one['seconds']} s, {one['models']} models, {one['rows_used']:,} rows"
+
+
 def boosting_weights() -> str:
     """Show what weights gain for boosted trees, and the rule that decides on them."""
     lines = (RESULTS / "boosting_weights.jsonl").read_text(encoding="utf-8").splitlines()

@@ -25,8 +25,14 @@ def padded(length: int) -> int:
 
 @inner_kernel
 def new_piece(features, width):
-    """Return an empty piece with its column of ones."""
-    piece = np.zeros((max(1, min(PIECE, PIECE_ENTRIES // width)), width))
+    """Return an empty piece with its column of ones.
+
+    It begins with a cache line; otherwise most vectors that are loaded would lie in two of them.
+    """
+    rows = max(1, min(PIECE, PIECE_ENTRIES // width))
+    memory = np.zeros(rows * width + LANES)
+    first = (-memory.ctypes.data % 64) // 8
+    piece = memory[first : first + rows * width].reshape(rows, width)
     for j in range(piece.shape[0]):
         piece[j, features] = 1.0
     return piece
@@ -146,8 +152,12 @@ def vector_moment_sums(X, positive, weight, centre, scale, w, minus, plus, of_mi
         fill(piece, X, begin, end, centre, scale)
         for key in range(ends.size):
             ends[key] = 0
+        # Loops of their own: the products of a row need not wait for the score of the row before.
         for j in range(end - begin):
-            scores[j] = score_of(dot(piece[j], w))
+            scores[j] = dot(piece[j], w)
+        for j in range(end - begin):
+            scores[j] = score_of(scores[j])
+        for j in range(end - begin):
             keys[j] = cell_of(scores[j], cells) + (cells if positive[begin + j] else 0)
             ends[keys[j] + 1] += 1
         for key in range(2 * cells):
