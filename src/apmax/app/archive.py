@@ -132,6 +132,8 @@ class Fields:
     def typical(self, name: str, is_number: Mapping[str, bool]) -> dict[str, float | str | None]:
         """Return a number, a text or None for each of these columns."""
         found = self.record(name)
+        if found.values.keys() != is_number.keys():
+            raise self._wrong(name)
         return {
             key: None if key not in found else found.number(key) if number else found.text(key)
             for key, number in is_number.items()

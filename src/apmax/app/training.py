@@ -27,6 +27,7 @@ from apmax.errors import ParameterError
 from apmax.registry import Registry
 from apmax.splits import Split
 from apmax.tabular import AutoAPClassifier, Leaderboard
+from apmax.tabular.budget import TooShortError
 from apmax.tabular.library import ADDITIVE, BOOSTING, LOGISTIC, NAMES, STACK
 from apmax.validation import Floats
 
@@ -126,11 +127,19 @@ def train_model(
         if linear:
             found = _compare_linear(dataset, X, splits, model, processes, on_progress)
         else:
-            left = None
+            left, spent = None, time.perf_counter() - (start if started is None else started)
             if minutes is not None:
-                spent = time.perf_counter() - (start if started is None else started)
                 left = FIT_SHARE * max(60 * minutes - spent, 1.0)
-            found = _compare_library(dataset, X, splits, model, left, processes, seed, on_progress)
+            try:
+                found = _compare_library(
+                    dataset, X, splits, model, left, processes, seed, on_progress
+                )
+            except TooShortError as error:
+                enough = np.ceil((spent + error.enough / FIT_SHARE) / 6) / 10
+                raise ParameterError(
+                    f"--minutes {minutes:g} is too short for one model, after {spent:.0f} s of "
+                    f"reading and checking the data: use --minutes {enough:g} or more"
+                ) from error
     notes = [] if preprocessor is None else training_warnings(preprocessor, dataset.X)
     notes += [str(one.message) for one in caught]
     return TrainedModel(

@@ -50,6 +50,14 @@ class OutOfTime(Exception):
     """Ends the fit of a model when the budget is used up."""
 
 
+class TooShortError(ParameterError):
+    """A budget is too small for one model; `enough` is a number of seconds that is not."""
+
+    def __init__(self, message: str, enough: float) -> None:
+        super().__init__(message)
+        self.enough = enough
+
+
 class Budget:
     """Seconds that are left of a budget; None is unlimited."""
 
@@ -101,10 +109,12 @@ class Budget:
             return Plan(models, int(sizes[0]))  # the trial fits took longer than expected
         if not fitting:
             spent = (self.seconds or 0.0) - self.left
-            raise ParameterError(
+            seconds_enough = float(np.ceil(4 * (needed + spent)))
+            raise TooShortError(
                 f"the time limit of {self.shown} is too small for one model: {models[0]} takes "
                 f"about {needed:.2g} s on {sizes[0]} rows, after {spent:.2g} s of trial fits; use "
-                f"{np.ceil(4 * (needed + spent)):g} s or more"
+                f"{seconds_enough:g} s or more",
+                seconds_enough,
             )
         return Plan(models, fitting[-1])
 

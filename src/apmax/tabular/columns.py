@@ -181,7 +181,7 @@ def with_column(X: Any, name: str, value: float | str | None) -> Any:
         return X
     if hasattr(X, "columns"):
         return X.with_columns(type(X[name])(name, [value] * X.shape[0]))
-    X = X.copy() if X.dtype.kind in "fO" else X.astype(np.float64)
+    X = X.astype(object if X.dtype.kind in "OSU" else np.float64)
     X[:, int(name.removeprefix("x"))] = value
     return X
 

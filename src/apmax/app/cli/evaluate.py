@@ -31,7 +31,7 @@ def evaluate(
     console: Console = context.obj
     with console.errors():
         from apmax import average_precision
-        from apmax.app.decisions import at_threshold, shown_threshold
+        from apmax.app.decisions import FEW_ALERTS, at_threshold, shown_threshold
         from apmax.app.drift import shift_note
         from apmax.app.report.calibration import calibration
         from apmax.app.report.measures import operating_points, top_rows
@@ -91,12 +91,16 @@ def evaluate(
                 "with recent rows"
             )
         if stored is None:
-            reached = [p for p, point in points.items() if point is not None and p <= 0.8]
-            rule = f"--precision {max(reached)}" if reached else "--top 5%"
+            reached = [
+                precision
+                for precision, point in points.items()
+                if point is not None and point.alert_rate * y.size >= FEW_ALERTS
+            ]
+            rule = f"--precision {min(0.8, max(reached))}" if reached else "--top 5%"
             console.say(
-                f"to choose when to alert: apmax threshold {model} {rule} --data FILE\n"
-                "thresholds do slightly worse on new rows than on those that chose them: give one "
-                f"labelled file to `threshold --data`, and another one to `evaluate`"
+                f"to choose when to alert: apmax threshold {model} {rule} --data FILE, with other "
+                "labelled rows than these: a threshold does slightly worse on new rows than on "
+                "those that chose it"
             )
         if report is not None:
             write_model_report(console, report, scored)
