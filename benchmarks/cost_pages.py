@@ -89,6 +89,7 @@ def demo(columns: int, rows: int | None = None) -> str:
         table.append("   ".join(cells) + ("   ←" if row[-1] == "←" else ""))
     table.insert(1, "─" * len(table[0]))
     if rows is not None:
-        table = [*table[: rows + 2], "…", table[-1]]
-        return "\n".join(table)
-    return "\n".join([lines[0], *table, *filter(None, map(str.strip, lines[end:]))])
+        shown = [*table[: rows + 2], "…", table[-1]]
+    else:
+        shown = [lines[0], *table, *filter(None, map(str.strip, lines[end:]))]
+    return "\n".join(["", "```text", *shown, "```", "", ""])
