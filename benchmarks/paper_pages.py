@@ -6,6 +6,7 @@ from typing import Any
 
 from benchmarks.pages import item, minus, results_of
 from experiments.linear.figures import APPENDIX_DATA, APPENDIX_METHODS
+from experiments.linear.rates import CLAIMS, rates_to_markdown
 from experiments.linear.table3 import cells_to_markdown, title_of
 
 NEAR = 0.01
@@ -59,3 +60,23 @@ def appendix() -> str:
     ]
     table, *_ = cells_to_markdown(cells).partition("\n\n")
     return f"\n{table}\n\n"
+
+
+def rates() -> str:
+    """Show measured exponents beside those of the theorems, and say which agree."""
+    found = results_of("rates")["rates"]
+    lines = []
+    for key, where in (
+        ("exponent", "over all T"),
+        ("exponent_of_longer_half", "over the longer half"),
+    ):
+        agree = [CLAIMS[rate["run"]].title for rate in found if _contains(rate[key], rate)]
+        text = f"The interval {where} contains the theorem's p for"
+        lines.append(f"{text}: {'; '.join(agree) or 'no method'}.")
+    return f"\n{rates_to_markdown(found)}\n" + "".join(map(item, lines)) + "\n"
+
+
+def _contains(interval: list[float | None], rate: dict[str, Any]) -> bool:
+    """Say whether an interval contains the exponent of the theorem; None is infinity."""
+    _, low, high = (float("inf") if end is None else end for end in interval)
+    return bool(low <= rate["theorem"] <= high)
