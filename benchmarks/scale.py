@@ -50,7 +50,7 @@ def write_parquet(folder: Path, rows: int) -> str:
 
 def evaluation_lines() -> Iterator[Line]:
     """An evaluation of the AP objective relative to one of log-loss, in memory and from a file."""
-    from apmax.linear.blas_threads import one_blas_thread
+    from apmax.blas_threads import one_blas_thread
     from apmax.scale.blocks import MemoryBlocks, Progress
     from apmax.scale.cache import CachedBlocks, FlatFiles
     from apmax.scale.files import TableFiles

@@ -27,6 +27,7 @@ PUBLIC = {
     "__version__",
     "average_precision",
     "load",
+    "save",
     "operating_point",
     "surrogate_ap",
 }

@@ -12,6 +12,7 @@ from apmax._version import __version__
 
 if TYPE_CHECKING:
     from apmax.app.pipeline import load
+    from apmax.app.saving import save
     from apmax.errors import ApmaxError
     from apmax.linear import APClassifier, APClassifierCV, FitResult, StochasticAPClassifier
     from apmax.metrics import (
@@ -37,6 +38,7 @@ _HOME = {
     "average_precision": "apmax.metrics",
     "load": "apmax.app.pipeline",
     "operating_point": "apmax.metrics",
+    "save": "apmax.app.saving",
     "surrogate_ap": "apmax.objective.exact",
 }
 
@@ -55,6 +57,7 @@ __all__ = [
     "average_precision",
     "load",
     "operating_point",
+    "save",
     "surrogate_ap",
 ]
 

@@ -88,7 +88,9 @@ def assert_numbers_are_right(browser: Any, result: ScoredModel) -> None:
     assert number(browser, "rate") == pytest.approx(1000 * alert.mean(), rel=0.05, abs=0.51)
     cost = cells["fp"] + number(browser, "ratio") * cells["fn"]
     assert number(browser, "expected") == pytest.approx(1000 * cost / alert.size, abs=0.51)
-    assert words(browser, "option") == f"apmax predict --threshold {words(browser, 'threshold')}"
+    assert words(browser, "option") == (
+        f"apmax predict MODEL DATA --threshold {words(browser, 'threshold')}"
+    )
 
 
 @pytest.mark.parametrize("name", ["full", "one", "tied"])

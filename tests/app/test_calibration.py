@@ -85,6 +85,14 @@ def test_the_verdict_says_where_probabilities_are_wrong() -> None:
     assert "p < 0.001, level 5 %" in found.sentence
 
 
+def test_few_positives_have_counts_instead_of_a_factor() -> None:
+    p = np.repeat([0.001, 0.3], [2000, 500])
+    y = np.concatenate([np.arange(2000) < 9, np.arange(500) < 150])
+    found = calibration(ScoredModel("m", y, p))
+    assert found.summary == "too low below 0.001: 9 positives, 2 expected"
+    assert "factor" not in found.sentence
+
+
 def test_certain_predictions_are_judged() -> None:
     y = np.arange(1000) % 10 == 0
     assert calibration(ScoredModel("right", y, y.astype(float))).calibrated

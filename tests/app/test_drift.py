@@ -11,10 +11,13 @@ import pytest
 
 from apmax.app.drift import (
     SCORE,
+    Shift,
     checked_profile,
     drift_warnings,
+    lost_columns,
     profile,
     psi,
+    shift_note,
     training_warnings,
 )
 from apmax.app.features import TableEncoder, TablePreprocessor
@@ -62,6 +65,20 @@ def test_each_kind_of_drift_is_reported_once(column: str, values: Any, message: 
     assert message in warning
 
 
+def test_a_column_may_be_empty_by_chance() -> None:
+    training = TRAINING.assign(amount=TRAINING["amount"].where(TRAINING.index % 2 == 0))
+    encoder = TableEncoder().fit(training)
+    known = profile(training, encoder.kinds_, np.full(200, 0.1))
+    assert lost_columns(encoder, training, known) == []
+    for rows, lost in ((1, 0), (4, 0), (40, 1)):
+        empty = training.head(rows).assign(amount=None)
+        assert len(lost_columns(encoder, empty, known)) == lost
+        assert lost_columns(encoder, empty) == []  # half of the values were missing, or more
+    assert "had values in 50% of the rows" in lost_columns(encoder, empty, known)[0]
+    assert len(lost_columns(encoder, training.head(2).assign(city=None))) == 1
+    assert lost_columns(encoder, training.head(1).assign(city=None)) == []
+
+
 def test_training_reports_unused_text_and_unreadable_values() -> None:
     amounts = TRAINING["amount"].astype(object).where(TRAINING.index != 7, "-")
     frame = TRAINING.assign(amount=amounts.astype(str))
@@ -105,6 +122,35 @@ def test_samples_of_one_distribution_have_small_shifts() -> None:
         sizes += [shift.size for shift in shifts]
     assert len(sizes) == 300  # the date is left out
     assert sizes.count("small") >= 290  # 60 rows exceed 0.1 by chance, but rarely their noise
+
+
+def test_many_columns_of_one_distribution_seldom_give_a_notable_shift() -> None:
+    rng = np.random.default_rng(1)
+    names = [f"x{k}" for k in range(40)]
+    training = pd.DataFrame(rng.normal(size=(2000, 40)), columns=names)
+    known = profile(training, dict.fromkeys(names, "number"), rng.random(2000))
+    notes = [
+        shift_note(
+            psi(known, pd.DataFrame(rng.normal(size=(80, 40)), columns=names), rng.random(80))
+        )
+        for _ in range(30)
+    ]
+    assert sum(map(bool, notes)) <= 3
+
+
+def test_a_note_names_the_largest_shifts() -> None:
+    sizes = {"a": 0.5, "b": 0.2, "c": 0.01, "d": 0.3, "e": 0.4, "f": 0.6, "g": 0.15}
+    shifts = [Shift(SCORE, 0.7, 0.0, "large")]
+    shifts += [
+        Shift(name, value, 0.0, "small" if value < 0.1 else "large")
+        for name, value in sizes.items()
+    ]
+    note = shift_note(shifts)
+    assert note.startswith(
+        f"shift since training: {SCORE} (PSI 0.70, large), 'f' (PSI 0.60, large)"
+    )
+    assert note.endswith("'d' (PSI 0.30, large) and 2 more")
+    assert shift_note([Shift("c", 0.01, 0.0, "small")]) == ""
 
 
 def test_psi_is_the_sum_over_bins() -> None:

@@ -227,3 +227,14 @@ def test_random_bytes_are_read_or_refused(
     file = written(tmp_path_factory.mktemp("random"), f"a.{suffix}", content)
     with suppress(FileError):
         assert load(file).X.shape[0] > 0
+
+
+def test_columns_may_have_the_names_of_arguments(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    rows = [f"{k},5;{k % 7}.5;{k % 2}" for k in range(60)]
+    file.write_text("\n".join(["self;other;y", *rows]))
+    frame = load(file, target="y").X
+    assert frame["self"].tolist() == [k + 0.5 for k in range(60)]
+    file = file.with_suffix(".jsonl")
+    file.write_text("\n".join(f'{{"self": "{k},5", "y": {k % 2}}}' for k in range(60)))
+    assert load(file, target="y").X["self"].tolist() == [k + 0.5 for k in range(60)]

@@ -233,7 +233,7 @@ def test_archives_have_an_absolute_limit(
 
 
 def test_limits_and_codes_of_linear_models_are_checked() -> None:
-    document = {"kind": "linear", "classes": ["a", "b"], "positive": "b", "intercept": 0.0}
+    document = {"kind": "linear", "classes": ["a", "b"], "positive": 1, "intercept": 0.0}
     document |= {"coef": np.ones(2)}
     sound = read_archive(write_archive({**document, "limits": [-1, 2.5]}))
     assert classifier_from(sound).log_odds_limits_ == (-1.0, 2.5)
@@ -245,7 +245,7 @@ def test_limits_and_codes_of_linear_models_are_checked() -> None:
 def test_wrong_fields_are_refused(tmp_path: Path, stored: bytes) -> None:
     for wrong, message in (
         ({"format": "other"}, "not a model"),
-        ({"schema": 99}, "reads schema 4"),
+        ({"schema": 99}, "reads schema 5"),
         ({"positive": 1}, "'positive' is missing or has a wrong type"),
         ({"positive": "other"}, "labels are not those"),
         ({"against_rest": "abc"}, "'against_rest'"),

@@ -93,7 +93,12 @@ def test_predictions_in_python_warn_of_drift(model: Model, tmp_path: Path) -> No
     save_model(model, tmp_path / "m.apmax")
     pipeline = apmax.load(tmp_path / "m.apmax")
     known = made_loans(200, 5)
-    for method in (pipeline.predict, pipeline.predict_proba, pipeline.decision_function):
+    for method in (
+        pipeline.predict,
+        pipeline.predict_proba,
+        pipeline.predict_log_proba,
+        pipeline.decision_function,
+    ):
         with warnings.catch_warnings():
             warnings.simplefilter("error", DriftWarning)
             method(known)
@@ -102,3 +107,49 @@ def test_predictions_in_python_warn_of_drift(model: Model, tmp_path: Path) -> No
         assert w[0].filename == __file__
     with pytest.raises(ParameterError, match="no column 'income'"):
         pipeline.predict(known.drop(columns="income"))
+
+
+def test_unknown_parameters_of_predict_are_an_error(model: Model, tmp_path: Path) -> None:
+    save_model(model, tmp_path / "m.apmax")
+    with pytest.raises(TypeError, match="nonsense"):
+        apmax.load(tmp_path / "m.apmax").predict(NEW, nonsense=1)
+
+
+@pytest.mark.parametrize(
+    ("point", "message"),
+    [
+        (0.3, "result of apmax.operating_point"),
+        (apmax.OperatingPoint(2.5, 0.8, 0.5, 0.1), "operating_point_.threshold"),
+        (apmax.OperatingPoint(float("nan"), 0.8, 0.5, 0.1), "operating_point_.threshold"),
+        (apmax.OperatingPoint(0.5, 1.8, 0.5, 0.1), "operating_point_.precision"),
+    ],
+)
+def test_an_operating_point_is_checked_when_it_is_set(
+    model: Model, tmp_path: Path, point: object, message: str
+) -> None:
+    save_model(model, tmp_path / "m.apmax")
+    pipeline = apmax.load(tmp_path / "m.apmax")
+    with pytest.raises(ParameterError, match=message):
+        pipeline.operating_point_ = point
+    assert pipeline.operating_point_ is None
+
+
+@pytest.mark.parametrize("name", ["logistic", "linear"])
+@pytest.mark.parametrize("labels", [(1, 0), (10, 9), (0, 1), (True, False)])
+def test_labels_of_a_file_keep_their_type(
+    name: str, labels: tuple[int, int], tmp_path: Path
+) -> None:
+    frame = made_loans(300, 0)
+    frame["defaulted"] = np.where(frame["defaulted"] == "yes", *labels)
+    frame.to_csv(tmp_path / "loans.csv", index=False)
+    trained = train_model(load(tmp_path / "loans.csv", target="defaulted"), model=name, folds=2)
+    save_model(trained.model, tmp_path / "m.apmax")
+    pipeline = apmax.load(tmp_path / "m.apmax")
+    assert pipeline.classes_.tolist() == sorted(labels)
+    found = pipeline.predict_proba(frame)[:, pipeline.classes_.tolist().index(labels[0])]
+    np.testing.assert_allclose(found, trained.model.probability(frame))
+    assert found[frame["defaulted"] == labels[0]].mean() > found.mean()
+    pipeline.operating_point_ = apmax.operating_point(
+        frame["defaulted"] == labels[0], found, recall=1.0
+    )
+    assert (pipeline.predict(frame) == frame["defaulted"])[frame["defaulted"] == labels[0]].all()

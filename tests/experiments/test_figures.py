@@ -57,7 +57,7 @@ def test_the_same_curves_give_the_same_files_with_six_panels_and_one_legend(tmp_
     assert dict(mpl.rcParams) == before
 
 
-def test_a_curve_ends_where_the_cell_does(real_data: Path) -> None:
+def test_a_curve_ends_where_the_cell_does(data_sets: Path) -> None:
     setting = (20.0, 0.1, 1.0)  # not good enough for an AP of 1 whatever was drawn
     train_ap, precision, seconds = curves._curves("adap-adam", "mushrooms", 1, *setting)
     cell_train, cell_test = table3._outcome("adap-adam", "mushrooms", 1, *setting)

@@ -27,7 +27,7 @@ def test_the_fit_finds_the_exponent_of_a_power_law(exponent: int) -> None:
     assert fit_exponent(LENGTHS, squares[::-1]) == (None, None, None)  # ε rises
 
 
-def test_the_gradient_is_that_of_what_the_methods_minimise(real_data: Path) -> None:
+def test_the_gradient_is_that_of_what_the_methods_minimise(data_sets: Path) -> None:
     design, y, objective = rates._problem("mushrooms")
     w = np.random.default_rng(0).normal(size=design.parameters) / 5
     w[-1] = 0.0
@@ -41,7 +41,7 @@ def test_the_gradient_is_that_of_what_the_methods_minimise(real_data: Path) -> N
     assert gradient[3] == pytest.approx(change, rel=1e-4)
 
 
-def test_theorem_one_updates_every_positive_in_every_round(real_data: Path) -> None:
+def test_theorem_one_updates_every_positive_in_every_round(data_sets: Path) -> None:
     design, y, _ = rates._problem("mushrooms")
     run = rates._start(CLAIMS["moap-v1-all"], design, y, 1.0, 0.5, 0)
     drawn = run.draws(3)

@@ -12,8 +12,8 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from apmax import errors
+from apmax.blas_threads import one_blas_thread
 from apmax.lbfgs import minimise
-from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.design import SCALES, Design, make_design
 from apmax.linear.full_batch import ap_objective, logistic_objective
 from apmax.linear.platt import platt

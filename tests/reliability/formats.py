@@ -11,7 +11,6 @@ import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -104,7 +103,6 @@ def use_model(path: Path) -> Any:
     from apmax.app.drift import psi
     from apmax.app.io import Dataset
     from apmax.app.model import load_model
-    from apmax.errors import ParameterError
 
     model = load_model(path)
     json.dumps(model.facts)
@@ -113,8 +111,7 @@ def use_model(path: Path) -> Any:
     X = frame() if model.preprocessor is not None else np.ones((2, 3))
     model.warnings_for(Dataset(X, None, path))
     model.strongest_features(X)
-    with suppress(ParameterError):  # trees have no contributions
-        model.explain(X)
+    model.explain(X)
     if model.profile is not None:
         psi(model.profile, X, model.probability(X))
     return model.log_odds(X)

@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, TimeSeriesSplit
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from apmax import average_precision, errors
 from apmax.tabular.effects import CategoryEffect, NumberEffect, PairEffect
@@ -235,6 +236,21 @@ def test_processes_change_nothing() -> None:
     model = clone(PLAIN).set_params(n_jobs=2).fit(X[TRAIN], Y[TRAIN])
     expected = MODEL.decision_function(X[TEST])
     np.testing.assert_array_equal(model.decision_function(X[TEST]), expected)
+
+
+def test_all_stages_use_one_blas_thread() -> None:
+    seen: dict[str, set[int]] = {}
+
+    def record(stage: str, *_: Any) -> None:
+        pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+        seen.setdefault(stage, set()).update(pool["num_threads"] for pool in pools)
+
+    model = clone(PLAIN).set_params(interactions=1)
+    model.on_progress = record
+    with threadpool_limits(2, user_api="blas"):
+        model.fit(X[TRAIN], Y[TRAIN])
+    assert len(seen) > 2
+    assert set.union(*seen.values()) == {1}
 
 
 class CtrlC:

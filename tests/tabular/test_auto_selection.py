@@ -12,7 +12,7 @@ from scipy.special import expit
 from sklearn.base import clone
 from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold
 
-from apmax import AdditiveAPClassifier, AutoAPClassifier, average_precision, errors
+from apmax import AdditiveAPClassifier, AutoAPClassifier, average_precision
 from apmax.tabular.leaderboard import simplest_within_error
 from tests.tabular.additive_table import TEST, TRAIN, X, Y
 
@@ -165,9 +165,27 @@ def test_a_stack_of_models_with_contributions_explains_too() -> None:
     np.testing.assert_allclose(parts.sum_horizontal(), model.decision_function(X[TEST]))
 
 
-def test_trees_explain_with_an_error_that_names_the_remedy() -> None:
-    with pytest.raises(errors.ParameterError, match='fit with select="additive"'):
-        BY_RULE["boosting-5x100"].explain(X[TEST])
+def test_contributions_of_trees_are_changes_from_typical_values() -> None:
+    model = BY_RULE["boosting-5x100"]
+    parts = model.explain(X[TEST])
+    assert [*parts.columns] == ["distance", "colour", "age"]
+    typical = {
+        "distance": X[TRAIN]["distance"].quantile(interpolation="lower"),
+        "colour": X[TRAIN]["colour"].mode()[0],
+        "age": X[TRAIN]["age"].quantile(interpolation="lower"),
+    }
+    for name, value in typical.items():
+        changed = model.decision_function(X[TEST].assign(**{name: value}))
+        np.testing.assert_allclose(parts[name], model.decision_function(X[TEST]) - changed)
+    polars = model.explain(pl.from_pandas(X[TEST]))
+    assert isinstance(polars, pl.DataFrame)
+    np.testing.assert_array_equal(polars, parts)
+
+
+def test_trees_of_an_array_are_explained_by_an_array() -> None:
+    model = clone(BY_RULE["boosting-5x100"]).fit(X.to_numpy(dtype=object)[TRAIN], Y[TRAIN])
+    parts = model.explain(X.to_numpy(dtype=object)[TEST])
+    np.testing.assert_allclose(parts, BY_RULE["boosting-5x100"].explain(X[TEST]))
 
 
 def test_contributions_are_of_the_positive_class() -> None:

@@ -89,7 +89,7 @@ def test_rows_are_sampled_with_a_warning_and_probabilities_stay_calibrated(
     table = np.tile(X["distance"], 10)[:, None] + np.arange(10 * N)[:, None] * 1e-9
     labels = np.tile(Y, 10)
     model = clone(SMALL).set_params(models=["logistic"], time_budget=4 * HOUR)
-    with pytest.warns(UserWarning, match=rf"short for {10 * N} rows: .* sample of (\d+)"):
+    with pytest.warns(UserWarning, match=rf"short for {10 * N:,} rows: .* sample of [\d,]+"):
         model.fit(table, labels)
     assert model.predict_proba(table)[:, 1].mean() == pytest.approx(labels.mean(), rel=0.05)
     sampled = np.isfinite(model.out_of_fold_["logistic"])

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from apmax.splits import standard_error
-from apmax.tabular.leaderboard import Leaderboard, simplest_within_error
+from apmax.tabular.leaderboard import Leaderboard, ranked, simplest_within_error
 
 AP = {
     "plain": np.array([0.50, 0.60, 0.70, 0.60]),
@@ -27,6 +27,14 @@ def test_the_best_model_comes_first() -> None:
     assert [one.model for one in BOARD] == ["better", "plain", "worse"]
     assert [one.ap for one in BOARD] == pytest.approx([0.65, 0.60, 0.50])
     assert [one.seconds for one in BOARD] == [20.0, 1.0, 3.0]
+
+
+def test_of_models_with_equal_ap_the_one_with_the_lowest_log_loss_comes_first() -> None:
+    one = np.ones(2)
+    losses = {"simple": 0.03, "sharp": 0.01, "complex": 0.02}
+    assert ranked({"worse": one / 2, **dict.fromkeys(losses, one)}, {**losses, "worse": 0.0}) == [
+        "sharp", "complex", "simple", "worse",
+    ]  # fmt: skip
 
 
 def test_differences_are_taken_fold_by_fold() -> None:

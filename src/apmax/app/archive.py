@@ -10,7 +10,7 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ MAX_BYTES = 1 << 32
 """The members of an archive may have this size in all, however large the archive is."""
 PIECE_BYTES = 1 << 20
 """Members are read in pieces of this size."""
+LABELS = (str, int, bool, float)
+"""Types of the labels of a classifier."""
 TYPES = ("<f8", "<i8", "<i4", "<u4")
 """Types of the arrays in an archive."""
 
@@ -126,6 +128,24 @@ class Fields:
         if not all(type(value) is kind for value in found.values()):
             raise self._wrong(name)
         return dict(found)
+
+    def typical(self, name: str, is_number: Mapping[str, bool]) -> dict[str, float | str | None]:
+        """Return a number, a text or None for each of these columns."""
+        found = self.record(name)
+        if found.values.keys() != is_number.keys():
+            raise self._wrong(name)
+        return {
+            key: None if key not in found else found.number(key) if number else found.text(key)
+            for key, number in is_number.items()
+        }
+
+    def labels(self, name: str) -> list[Any]:
+        """Return two different labels of one type, in rising order."""
+        found: list[Any] = self._value(name, list)
+        kinds = {type(one) for one in found}
+        if len(kinds) != 1 or not kinds <= {*LABELS} or len(found) != 2 or not found[0] < found[1]:
+            raise self._wrong(name)
+        return found
 
     def plain(self, name: str) -> dict[str, Any]:
         """Return a dictionary of plain data as it is."""

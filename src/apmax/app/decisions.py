@@ -10,7 +10,7 @@ import numpy as np
 
 from apmax.app.archive import Fields
 from apmax.errors import ModelFileError, ParameterError, UnreachableTargetError
-from apmax.metrics import operating_point
+from apmax.metrics import OperatingPoint, operating_point
 from apmax.validation import Floats, Mask, check_real
 
 FEW_ALERTS = 30
@@ -110,6 +110,25 @@ class Decision:
     def recall(self) -> float:
         """Share of the positives that are alerts."""
         return self.true_alerts / self.positives
+
+    def __str__(self) -> str:
+        """Return the rule and where it was applied, if that is known."""
+        return f"{self.rule} on {self.data}" if self.data else self.rule
+
+    @classmethod
+    def of_point(cls, point: OperatingPoint) -> Decision:
+        """Return a point chosen in Python, whose counts are shares of the rows."""
+        true_alerts = point.precision * point.alert_rate
+        positives = min(true_alerts / point.recall, 1.0)
+        return cls(
+            point.threshold,
+            "threshold set in Python",
+            "",
+            rows=1.0,
+            positives=positives,
+            alerts=max(point.alert_rate, true_alerts),
+            true_alerts=min(true_alerts, positives),
+        )
 
     @classmethod
     def stored(cls, fields: Fields) -> Decision:

@@ -7,7 +7,7 @@ the shares p in training and q in the new data. Common limits are 0.1 (moderate)
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,6 @@ from apmax.app.features import (
     CATEGORY,
     DATE,
     MAX_LEVELS,
-    MISSING,
     NUMBER,
     TablePreprocessor,
     means_missing,
@@ -25,6 +24,7 @@ from apmax.app.features import (
     to_words,
 )
 from apmax.errors import ModelFileError
+from apmax.tabular.columns import MISSING
 from apmax.validation import Floats
 
 MOSTLY_NUMBERS = 0.5
@@ -37,8 +37,12 @@ MAX_COLUMNS = 1000
 """Wider tables are profiled up to this column, so that model files stay small."""
 SMALL, LARGE = 0.1, 0.25
 """Limits of the PSI between small, moderate and large shifts."""
-NOISE_LEVEL = 0.99
-"""Quantile of the PSI of two samples of one distribution, below which a shift counts as noise."""
+FALSE_ALARMS = 0.01
+"""Probability that any shift of two samples of one distribution exceeds its noise."""
+MAX_NOTED = 5
+"""Shifts that a note names."""
+MIN_EMPTY = 0.05
+"""Least share of missing values in a column that is assumed when new rows are all missing."""
 SCORE = "predicted probability"
 """Name of the shift of the model's output."""
 
@@ -81,22 +85,57 @@ def _mostly_numbers(name: str, known: Any) -> list[str]:
     ]
 
 
-def drift_warnings(encoder: TablePreprocessor, frame: Any) -> list[str]:
+def drift_warnings(
+    encoder: TablePreprocessor, frame: Any, known: Mapping[str, Any] | None = None
+) -> list[str]:
     """Describe the columns of new data that differ from the training table.
 
-    Reported are columns that are empty but never were in training, values that are not numbers
-    or dates as in training, and mostly new categories.
+    Reported are columns that are empty but hardly ever were in training, values that are not
+    numbers or dates as in training, and mostly new categories. `known` is the `profile` of the
+    training data, which tells how often a column was missing.
     """
+    return [message for message, _ in _differences(encoder, frame, known)]
+
+
+def lost_columns(
+    encoder: TablePreprocessor, frame: Any, known: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Describe the columns that had values in training and have none, or none that is readable.
+
+    A column of a single row, or one that was often missing in training, may be empty by chance.
+    """
+    return [message for message, lost in _differences(encoder, frame, known) if lost]
+
+
+def _differences(
+    encoder: TablePreprocessor, frame: Any, known: Mapping[str, Any] | None
+) -> Iterator[tuple[str, bool]]:
+    """Yield each difference to the training table, and whether the column has no use at all."""
     frame = frame.rename(columns=str)
-    found: list[str] = []
     for name, kind in encoder.kinds_.items() if len(frame) else ():
-        known = frame[name].dropna()
+        values = frame[name].dropna()
         if kind == NUMBER:
-            known = known[encoder.read(name, known).notna() | ~means_missing(known)]
-        if not len(known) and name in encoder.complete_:
-            found.append(f"{name!r} is empty, but had values in every row in training")
-        found += (_new_categories if kind == CATEGORY else _unreadable)(encoder, name, known)
-    return found
+            values = values[encoder.read(name, values).notna() | ~means_missing(values)]
+        if not len(values):
+            had = 1 - _missing_share(encoder, name, known)
+            by_chance = max(1 - had, MIN_EMPTY) ** len(frame)
+            if had == 1 or by_chance <= FALSE_ALARMS:
+                rows = "every row" if had == 1 else f"{had:.0%} of the rows"
+                text = f"{name!r} is empty, but had values in {rows} in training"
+                yield text, by_chance <= FALSE_ALARMS
+        elif kind == CATEGORY:
+            yield from ((text, False) for text in _new_categories(encoder, name, values))
+        else:
+            lost = not encoder.read(name, values).notna().any()
+            yield from ((text, lost) for text in _unreadable(encoder, name, values))
+
+
+def _missing_share(encoder: TablePreprocessor, name: str, known: Mapping[str, Any] | None) -> float:
+    """Return the share of missing values of a column in training; 1 if it is not known."""
+    if name in encoder.complete_:
+        return 0.0
+    stored = {} if known is None else known["columns"]
+    return float(stored[name]["shares"][-1]) if name in stored else 1.0
 
 
 def _unreadable(encoder: TablePreprocessor, name: str, known: Any) -> list[str]:
@@ -126,7 +165,7 @@ class Shift(NamedTuple):
     column: str
     psi: float
     noise: float
-    """PSI that two samples of these sizes, of one distribution, exceed in 1 % of the cases."""
+    """The PSI of all columns of two samples of one distribution is below it in 99 % of cases."""
     size: str
     """"small", "moderate" or "large"; small also if the PSI is within the noise."""
 
@@ -154,8 +193,11 @@ def profile(frame: Any, kinds: Mapping[str, str], probabilities: Floats) -> dict
     if hasattr(frame, "columns"):
         frame = frame.rename(columns=str)
         for name in [name for name, kind in kinds.items() if kind != DATE][:MAX_COLUMNS]:
-            numeric = kinds[name] == NUMBER
-            columns[name] = (_number_bins if numeric else _category_bins)(frame[name])
+            columns[name] = (
+                _bins(to_numbers(frame[name]).to_numpy())
+                if kinds[name] == NUMBER
+                else _category_bins(to_words(frame[name]))
+            )
     p = np.asarray(probabilities, dtype=np.float64)
     return {"rows": int(p.size), "columns": columns, "probability": _bins(p)}
 
@@ -166,19 +208,32 @@ def psi(profile: Mapping[str, Any], frame: Any, probabilities: Floats) -> list[S
     Columns of the profile that the data do not have are skipped.
     """
     p = np.asarray(probabilities, dtype=np.float64)
-    rows = profile["rows"]
-    found = []
+    counts = [(SCORE, profile["probability"], _counts(profile["probability"], p))]
     if hasattr(frame, "columns"):
         frame = frame.rename(columns=str)
         for name, stored in profile["columns"].items():
             if name in frame.columns:
-                numeric = "edges" in stored
-                values = (to_numbers if numeric else to_words)(frame[name])
-                counts = _counts(stored, values.to_numpy())
-                found.append(_shift(name, np.array(stored["shares"]), rows, counts))
-    found.sort(key=lambda shift: -shift.psi)
-    score = profile["probability"]
-    return [_shift(SCORE, np.array(score["shares"]), rows, _counts(score, p)), *found]
+                values = (to_numbers if "edges" in stored else to_words)(frame[name])
+                counts.append((name, stored, _counts(stored, values)))
+    level = 1 - FALSE_ALARMS / len(counts)
+    score, *found = (
+        _shift(name, np.array(stored["shares"]), profile["rows"], new, level)
+        for name, stored, new in counts
+    )
+    return [score, *sorted(found, key=lambda shift: -shift.psi)]
+
+
+def shift_note(shifts: Sequence[Shift]) -> str:
+    """Name the moderate and large shifts, the largest first; "" if there are none."""
+    notable = sorted((one for one in shifts if one.size != "small"), key=lambda one: -one.psi)
+    if not notable:
+        return ""
+    named = [
+        f"{one.column if one.column == SCORE else repr(one.column)} (PSI {one.psi:.2f}, {one.size})"
+        for one in notable[:MAX_NOTED]
+    ]
+    more = f" and {len(notable) - MAX_NOTED} more" if len(notable) > MAX_NOTED else ""
+    return f"shift since training: {', '.join(named)}{more}"
 
 
 def checked_profile(stored: Any) -> dict[str, Any]:
@@ -211,10 +266,6 @@ def _is_sound(bins: dict[str, Any]) -> bool:
     return named and possible and len(shares) == len(names) + 2 and abs(sum(shares) - 1) < 1e-6
 
 
-def _number_bins(values: Any) -> dict[str, Any]:
-    return _bins(to_numbers(values).to_numpy())
-
-
 def _bins(values: Floats) -> dict[str, Any]:
     """Cut at the deciles; a value that is two deciles has a bin of its own."""
     known = values[~np.isnan(values)]
@@ -229,32 +280,29 @@ def _bins(values: Floats) -> dict[str, Any]:
     return {**bins, "shares": _shares(_counts(bins, values))}
 
 
-def _category_bins(values: Any) -> dict[str, Any]:
-    words = to_words(values)
+def _category_bins(words: Any) -> dict[str, Any]:
     bins = {"levels": [str(word) for word in words.value_counts().index[:LEVELS]]}
-    return {**bins, "shares": _shares(_counts(bins, words.to_numpy()))}
+    return {**bins, "shares": _shares(_counts(bins, words))}
 
 
 def _counts(bins: Mapping[str, Any], values: Any) -> Floats:
     """Return the number of values in each bin; missing values are the last one."""
     if "edges" in bins:
+        values = np.asarray(values)
         missing = np.isnan(values)
         place = np.searchsorted(bins["edges"], values, side="left")  # a bin has its upper edge
         place[missing] = len(bins["edges"]) + 1
         return np.bincount(place, minlength=len(bins["edges"]) + 2).astype(np.float64)
-    known = {word: k for k, word in enumerate(bins["levels"])}
-    rest, missing = len(known), len(known) + 1
-    place = np.array(
-        [missing if word is None else known.get(word, rest) for word in values], dtype=np.int64
-    )
-    return np.bincount(place, minlength=len(known) + 2).astype(np.float64)
+    places = {word: k for k, word in enumerate(bins["levels"])}
+    place = np.where(values.isna(), len(places) + 1, values.map(places).fillna(len(places)))
+    return np.bincount(place.astype(np.int64), minlength=len(places) + 2).astype(np.float64)
 
 
 def _shares(counts: Floats) -> list[float]:
     return [float(share) for share in counts / max(counts.sum(), 1.0)]
 
 
-def _shift(name: str, expected: Floats, rows: int, counts: Floats) -> Shift:
+def _shift(name: str, expected: Floats, rows: int, counts: Floats, level: float) -> Shift:
     """Compare the shares; half a row is added to each bin, so that none is empty."""
     used = (expected > 0) | (counts > 0)
     p, q = expected[used] * rows + 0.5, counts[used] + 0.5
@@ -263,6 +311,6 @@ def _shift(name: str, expected: Floats, rows: int, counts: Floats) -> Shift:
     # For two samples of one distribution, PSI / (1/rows + 1/new rows) is nearly χ².
     noise = 0.0
     if used.sum() > 1:
-        noise = float(chi2.ppf(NOISE_LEVEL, used.sum() - 1)) * (1 / rows + 1 / counts.sum())
+        noise = float(chi2.ppf(level, used.sum() - 1)) * (1 / rows + 1 / counts.sum())
     size = "small" if index < max(SMALL, noise) else "moderate" if index <= LARGE else "large"
     return Shift(name, index, noise, size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Any, Self
@@ -15,9 +15,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from apmax.errors import ParameterError, ShapeError
+from apmax.tabular.columns import MISSING, OTHER, lower_median, most_frequent
 
 NUMBER, CATEGORY, DATE = "number", "category", "date"
-MISSING, OTHER = "(missing)", "(other)"
 DATE_FORMATS = (
     *("ISO8601", "%Y/%m/%d", "%Y.%m.%d", "%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y"),
     *("%m.%d.%Y", "%d.%m.%Y", "%m/%d/%y", "%d/%m/%y", "%d %b %Y", "%d-%b-%Y", "%d-%b-%y"),
@@ -107,7 +107,17 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 "the table has no column to learn from: all are text whose values hardly ever "
                 "repeat; add numbers, dates or categories"
             )
-        found = {name: found[name] for name in found if name not in self.unused_}
+        self._learn(X, {name: found[name] for name in found if name not in self.unused_})
+        return self
+
+    def fit_kinds(self, X: Any, kinds: Mapping[str, str]) -> Self:
+        """Learn from columns whose kinds, numbers and categories, are known."""
+        self.unused_ = []
+        self._learn(X.rename(columns=str), {name: (kind, "") for name, kind in kinds.items()})
+        return self
+
+    def _learn(self, X: Any, found: Mapping[str, tuple[str, str]]) -> None:
+        """Learn all but the kinds of the columns and the formats of dates."""
         self.kinds_ = {name: kind for name, (kind, _) in found.items()}
         self.date_formats_ = {name: form for name, (_, form) in found.items() if form}
         read = {name: self.read(name, X[name]) for name in self.kinds_}
@@ -119,14 +129,13 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             for name, words in self._parts(X).items()
             if not _holds_numbers(words)
         }
-        return self
 
     def transform(self, X: Any) -> Any:
         """Return these rows as numbers and categories; columns are found by name."""
         import pandas as pd
 
         check_is_fitted(self, "kinds_")
-        self._check_columns(X)
+        self.check_columns(X)
         return pd.DataFrame(self._parts(X.rename(columns=str)), index=X.index)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
@@ -159,11 +168,10 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _typical(self, name: str, values: Any) -> float | str | None:
         """Return the value that a cell of the table has typically; None if it is missing."""
         if self.kinds_[name] == CATEGORY:
-            word = values.value_counts(dropna=False).index[0]
-            return word if isinstance(word, str) else None
-        middle = values.quantile(0.5, interpolation="lower")
+            return most_frequent(values.fillna(MISSING))
         if self.kinds_[name] == NUMBER:
-            return None if np.isnan(middle) else float(middle)
+            return lower_median(values.to_numpy())
+        middle = values.quantile(0.5, interpolation="lower")
         form = self.date_formats_[name]
         return str(middle.isoformat() if form == DATE_FORMATS[0] else middle.strftime(form))
 
@@ -192,7 +200,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             parts[f"{name} (weekday)"] = values.dt.day_name().astype(object)
         return parts
 
-    def _check_columns(self, X: Any) -> None:
+    def check_columns(self, X: Any) -> None:
+        """Raise ParameterError if a column of training is absent, or ShapeError for a matrix."""
         if not hasattr(X, "columns"):
             raise ShapeError("the model was trained on a table with named columns: pass a table")
         present = {str(name) for name in X.columns}
@@ -225,16 +234,12 @@ class TableEncoder(TablePreprocessor):
         Columns of numbers with an indicator of missing values.
     """
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the kinds of the columns, medians and categories."""
-        super().fit(X)
-        numbers = {
-            k: v for k, v in self._parts(X.rename(columns=str)).items() if self._is_number(k)
-        }
+    def _learn(self, X: Any, found: Mapping[str, tuple[str, str]]) -> None:
+        super()._learn(X, found)
+        numbers = {name: part for name, part in self._parts(X).items() if name not in self.levels_}
         medians = {name: values.median() for name, values in numbers.items()}
         self.medians_ = {name: 0.0 if np.isnan(m) else float(m) for name, m in medians.items()}
         self.with_missing_ = [name for name, values in numbers.items() if values.isna().any()]
-        return self
 
     def transform(self, X: Any) -> sp.csr_matrix:
         """Return the features of these rows; columns are found by name."""
@@ -266,9 +271,6 @@ class TableEncoder(TablePreprocessor):
             names += [name] * (len(kept) + bool(rare))
         return names
 
-    def _is_number(self, name: str) -> bool:
-        return name not in self.levels_
-
 
 def _indicators(words: Any, kept: Sequence[str], rare: Sequence[str]) -> sp.csr_matrix:
     """Return one column per kept category, and one for all others if some are rare."""
@@ -299,7 +301,12 @@ def to_numbers(values: Any) -> Any:
 def to_words(values: Any) -> Any:
     """Return a column as text or None."""
     words = values.astype("object").where(values.notna(), None)
-    return words.map(str, na_action="ignore").astype(object)
+    return words.map(_word, na_action="ignore").astype(object)
+
+
+def _word(value: Any) -> str:
+    """Return a category as text; whole numbers are floats beside missing ones."""
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def to_dates(values: Any, date_format: str) -> Any:

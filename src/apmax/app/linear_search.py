@@ -16,7 +16,7 @@ from apmax.interrupts import cooperative_interrupts, raise_if_interrupted
 from apmax.linear import APClassifierCV
 from apmax.metrics import ap_of_scores
 from apmax.splits import Split
-from apmax.tabular.leaderboard import Leaderboard
+from apmax.tabular.leaderboard import Leaderboard, ranked
 from apmax.tabular.library import LOGISTIC
 from apmax.tabular.logistic import CS
 from apmax.tabular.stacking import Evaluation
@@ -79,8 +79,9 @@ def fit_linear(
         for name, one in found.items()
     }
     ap = {name: one.ap for name, one in evaluations.items()}
+    losses = {name: one.log_loss for name, one in evaluations.items()}
     test_share = float(np.mean([len(test) / (len(train) + len(test)) for train, test in splits]))
-    chosen = max(ap, key=lambda name: float(ap[name].mean()))
+    chosen = ranked(ap, losses)[0]
     classifier = found[chosen].classifier
     if chosen == LOGISTIC:  # APClassifierCV is calibrated
         (slope,), intercept = evaluations[chosen].blend.stack
@@ -92,7 +93,7 @@ def fit_linear(
         classifier,
         Leaderboard.of(
             ap,
-            {name: one.log_loss for name, one in evaluations.items()},
+            losses,
             {name: one.seconds for name, one in found.items()},
             test_share,
             chosen,
@@ -103,7 +104,7 @@ def fit_linear(
     )
 
 
-def set_labels(classifier: Any, positive: str, negative: str) -> None:
+def set_labels(classifier: Any, positive: Any, negative: Any) -> None:
     """Replace the classes True and False of a linear classifier, which are sorted again."""
     classes = sorted([positive, negative])
     classifier.classes_, classifier.pos_label_ = np.array(classes), positive

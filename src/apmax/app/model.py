@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from apmax._version import __version__
 from apmax.app.archive import MAX_BYTES, Fields, read_archive, write_archive
 from apmax.app.decisions import Decision
-from apmax.app.drift import checked_profile, drift_warnings
+from apmax.app.drift import Shift, checked_profile, drift_warnings, lost_columns, psi
 from apmax.app.features import CATEGORY, DATE, NUMBER, TablePreprocessor
 from apmax.app.files import check_path, one_line, write_file
 from apmax.app.io import Dataset
@@ -31,10 +31,10 @@ from apmax.app.reasons import contributions
 from apmax.app.stored_models import classifier_document, classifier_from
 from apmax.app.stored_tables import preprocessor_document, preprocessor_from
 from apmax.errors import ModelFileError, ShapeError
-from apmax.tabular import AutoAPClassifier, Leaderboard, Standing
+from apmax.tabular import Leaderboard, Standing
 from apmax.validation import Floats
 
-FORMAT, SCHEMA = "apmax-model", 4
+FORMAT, SCHEMA = "apmax-model", 5
 TRIAL = {NUMBER: 0.0, CATEGORY: "", DATE: "2000-01-01"}
 """Values of the row that every loaded model is tried on."""
 
@@ -94,7 +94,7 @@ class Model:
         if hasattr(classifier, "predict_log_odds"):
             return np.asarray(classifier.predict_log_odds(features))
         log_odds = np.asarray(classifier.decision_function(features))
-        return log_odds if classifier.classes_[1] == self.positive else -log_odds
+        return log_odds if str(classifier.classes_[1]) == self.positive else -log_odds
 
     def probability(self, X: Any) -> Floats:
         """Return the probability of the positive label for each row."""
@@ -131,7 +131,7 @@ class Model:
             matrix = matrix[:, :width]
         else:  # LIBSVM files omit trailing features that are 0
             matrix.resize(matrix.shape[0], width)
-        return matrix.toarray() if isinstance(self.classifier, AutoAPClassifier) else matrix
+        return matrix if self.coef is not None else matrix.toarray()
 
     def explain(self, X: Any) -> Any:
         """Return a frame with the contribution of each column to the log-odds of each row."""
@@ -150,14 +150,31 @@ class Model:
     def warnings_for(self, dataset: Dataset) -> list[str]:
         """Describe how new data differ from the training data, one sentence per problem."""
         if self.preprocessor is not None:
-            return [*dataset.notes, *drift_warnings(self.preprocessor, dataset.X)]
+            return [*dataset.notes, *drift_warnings(self.preprocessor, dataset.X, self.profile)]
         further = dataset.X.shape[1] - self.classifier.n_features_in_
         note = f"{further:,} features that the model does not have are ignored"
         return [*dataset.notes, *([note] if further > 0 else [])]
 
+    def lost_columns(self, X: Any) -> list[str]:
+        """Describe columns without any usable value that had values in training."""
+        if self.preprocessor is None:
+            return []
+        return lost_columns(self.preprocessor, X, self.profile)
+
+    def shifts(self, X: Any, probability: Floats) -> list[Shift]:
+        """Return how far columns and probabilities moved since training, if that is known."""
+        return [] if self.profile is None else psi(self.profile, X, probability)
+
 
 def save_model(model: Model, path: str | os.PathLike[str]) -> int:
     """Write a model file atomically, and return its size in bytes."""
+    content = model_content(model)
+    write_file(Path(path), content)
+    return len(content)
+
+
+def model_content(model: Model) -> bytes:
+    """Return the content of a model file."""
     document = {
         "format": FORMAT,
         "schema": SCHEMA,
@@ -176,9 +193,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> int:
         "preprocessor": preprocessor_document(model.preprocessor),
         "classifier": classifier_document(model.classifier),
     }
-    content = write_archive(document)
-    write_file(Path(path), content)
-    return len(content)
+    return write_archive(document)
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
@@ -191,7 +206,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     try:
         if file.stat().st_size > MAX_BYTES:
             raise ModelFileError("too large for a model: is it a data file?")
-        return _model_from(read_archive(file.read_bytes()))
+        return model_from(file.read_bytes())
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from None
     except PermissionError:
@@ -203,7 +218,9 @@ def load_model(path: str | os.PathLike[str]) -> Model:
         ) from None
 
 
-def _model_from(stored: Fields) -> Model:
+def model_from(content: bytes) -> Model:
+    """Return the model of a file; ModelFileError or any other exception if it is damaged."""
+    stored = read_archive(content)
     if stored.values.get("format") != FORMAT:
         raise ModelFileError("not a model of apmax")
     if stored.values.get("schema") != SCHEMA:
@@ -231,7 +248,7 @@ def _model_from(stored: Fields) -> Model:
         None if point is None else Decision.stored(point),
         checked_profile(stored.plain("profile")) if "profile" in stored else None,
     )
-    if {model.positive, model.negative} != set(classifier.classes_):
+    if {model.positive, model.negative} != set(map(str, classifier.classes_.tolist())):
         raise ModelFileError("the labels are not those of the classifier")
     _try(model)
     return model

@@ -11,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
+from apmax.app.decisions import Decision
 from apmax.app.drift import DriftWarning, drift_warnings
 from apmax.app.model import Model, load_model
+from apmax.app.stored_models import positive_label
 from apmax.errors import ParameterError
+from apmax.metrics import OperatingPoint
 from apmax.tabular import Leaderboard
-from apmax.validation import Floats
+from apmax.validation import Floats, check_real
 
 
 class ModelPipeline(Pipeline):  # type: ignore[misc]
@@ -30,11 +33,11 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
         The models that were compared in training.
     operating_point_ : Decision, OperatingPoint or None
         `predict` uses its `threshold`. It is the one that ``apmax threshold`` has stored, if any,
-        and can be set to what :func:`apmax.operating_point` returns.
+        and can be set to what :func:`apmax.operating_point` returns; :func:`save` stores it.
     """
 
     leaderboard_: Leaderboard | None = None
-    operating_point_: Any = None
+    _point: Decision | OperatingPoint | None = None
     _model: Model | None = None
     """The model of the file; None in a clone."""
 
@@ -47,20 +50,36 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
         pipeline._model = replace(model, pipeline=pipeline)
         return pipeline
 
-    def predict(self, X: Any, **params: Any) -> NDArray[Any]:
-        """Return labels: the positive one for probabilities from the threshold on.
+    @property
+    def operating_point_(self) -> Any:
+        """The threshold that `predict` uses, with its precision and recall, or None."""
+        return self._point
 
-        Without an `operating_point_` the threshold is 0.5.
-        """
-        point, model = self.operating_point_, self._model
-        if model is None:
-            return np.asarray(super().predict(X, **params))
-        threshold = 0.5 if point is None else point.threshold
-        labels: NDArray[Any] = np.where(
-            model.probability(X) >= threshold, model.positive, model.negative
-        )
-        self._warn_of_drift(X)
-        return labels
+    @operating_point_.setter
+    def operating_point_(self, point: Any) -> None:
+        if not (point is None or isinstance(point, (Decision, OperatingPoint))):
+            raise ParameterError(
+                f"`operating_point_` = {point!r} must be the result of apmax.operating_point, or "
+                "None"
+            )
+        if point is not None:
+            why = "predict compares it with probabilities, so choose it by those"
+            name = "operating_point_.threshold"
+            check_real(point.threshold, name, at_least=0, at_most=1, why=why)
+            for share in ("precision", "recall"):
+                name, why = f"operating_point_.{share}", "it is a proportion"
+                check_real(getattr(point, share), name, above=0, at_most=1, why=why)
+        self._point = point
+
+    @property
+    def model(self) -> Model | None:
+        """The model of the file with the present operating point; None in a clone."""
+        if self._model is None:
+            return None
+        point = self._point
+        if isinstance(point, OperatingPoint):
+            point = Decision.of_point(point)
+        return replace(self._model, operating_point=point)
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> ModelPipeline:
         """Fit the steps again; threshold and leaderboard of the file no longer apply."""
@@ -68,9 +87,28 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
         self.operating_point_ = self.leaderboard_ = self._model = None
         return self
 
+    def predict(self, X: Any, **params: Any) -> NDArray[Any]:
+        """Return labels: the positive one for probabilities from the threshold on.
+
+        Without an `operating_point_` the threshold is 0.5.
+        """
+        model = self._model
+        if model is None or params:  # the steps know which parameters there are
+            return np.asarray(super().predict(X, **params))
+        alert = model.probability(X) >= (0.5 if self._point is None else self._point.threshold)
+        self._warn_of_drift(X)
+        positive = self.classes_ == positive_label(self[-1])
+        return np.asarray(np.where(alert, self.classes_[positive], self.classes_[~positive]))
+
     def predict_proba(self, X: Any, **params: Any) -> Floats:
         """Return the probabilities of both labels, in the order of `classes_`."""
         found: Floats = super().predict_proba(X, **params)
+        self._warn_of_drift(X)
+        return found
+
+    def predict_log_proba(self, X: Any, **params: Any) -> Floats:
+        """Return the logarithms of the probabilities."""
+        found: Floats = super().predict_log_proba(X, **params)
         self._warn_of_drift(X)
         return found
 
@@ -93,19 +131,19 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
 
     def _warn_of_drift(self, X: Any) -> None:
         if self._model is not None and self._model.preprocessor is not None:
-            for note in drift_warnings(self._model.preprocessor, X):
+            for note in drift_warnings(self._model.preprocessor, X, self._model.profile):
                 warnings.warn(note, DriftWarning, stacklevel=3)
 
 
 def load(path: str | os.PathLike[str]) -> ModelPipeline:
-    """Load a model file of the command line as a fitted scikit-learn pipeline.
+    """Load a model file as a fitted scikit-learn pipeline.
 
     Loading executes no code from the file.
 
     Parameters
     ----------
     path : str or path
-        A file written by ``apmax train``.
+        A file written by ``apmax train`` or :func:`save`.
 
     Returns
     -------

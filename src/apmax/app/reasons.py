@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from apmax.app.features import TableEncoder
-from apmax.errors import ParameterError
+from apmax.tabular import AutoAPClassifier
 from apmax.tabular.columns import INTERCEPT
+from apmax.tabular.explanation import changes_from_typical, has_trees
 
 if TYPE_CHECKING:
     from apmax.app.model import Model
@@ -26,12 +27,16 @@ def contributions(model: Model, X: Any) -> Any:
     Linear and additive models are sums of effects, which have mean 0 over the training data. For
     trees, a contribution is the change of the log-odds if the column had its typical value.
     """
+    import pandas as pd
+
     if model.coef is not None:
         return _of_weights(model, X)
-    try:
-        return _of_effects(model, X)
-    except ParameterError:
-        return _from_typical_values(model, X)
+    has_blend = isinstance(model.classifier, AutoAPClassifier)
+    if has_blend and has_trees(model.classifier.blend_) and model.preprocessor is not None:
+        # Columns of the table, because a date is three columns for the classifier.
+        typical = model.preprocessor.typical_
+        return pd.DataFrame(changes_from_typical(model.log_odds, X.rename(columns=str), typical))
+    return _of_effects(model, X)
 
 
 def _of_weights(model: Model, X: Any) -> Any:
@@ -42,7 +47,7 @@ def _of_weights(model: Model, X: Any) -> Any:
     sources = model.feature_names()
     if isinstance(model.preprocessor, TableEncoder):
         sources = model.preprocessor.source_columns()
-    sign = 1.0 if classifier.classes_[1] == model.positive else -1.0
+    sign = 1.0 if str(classifier.classes_[1]) == model.positive else -1.0
     weights = sign * np.asarray(model.coef)
     means = getattr(classifier, "feature_means_", np.zeros(weights.size))
     parts = features.multiply(weights).toarray() - weights * means
@@ -53,7 +58,7 @@ def _of_weights(model: Model, X: Any) -> Any:
 
 
 def _of_effects(model: Model, X: Any) -> Any:
-    """Return the terms of an additive model; ParameterError if there are trees."""
+    """Return what the classifier itself says about its columns, without the intercept."""
     import pandas as pd
 
     features, classifier = model.features(X), model.classifier
@@ -62,32 +67,13 @@ def _of_effects(model: Model, X: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the columns of a matrix have no names
         parts = classifier.explain(features)
-    parts = parts.drop(columns=INTERCEPT).reset_index(drop=True)
+    parts = parts.drop(columns=INTERCEPT, errors="ignore").reset_index(drop=True)
     if model.preprocessor is None:
         number = re.compile(r"\bx(\d+)\b")
         parts.columns = [
             number.sub(lambda found: f"feature {int(found[1]) + 1}", name) for name in parts
         ]
     return parts
-
-
-def _from_typical_values(model: Model, X: Any) -> Any:
-    import pandas as pd
-
-    if model.preprocessor is None:
-        raise ParameterError(
-            f"{model.name} has no reasons for numbered features, because it is made of trees: "
-            "train with --model additive, or on a table with named columns"
-        )
-    X = X.rename(columns=str)
-    log_odds = model.log_odds(X)
-    typical = model.preprocessor.typical_
-    changes = {}
-    for name, value in typical.items():
-        changed = X.copy(deep=False)
-        changed[name] = value
-        changes[name] = log_odds - model.log_odds(changed)
-    return pd.DataFrame(changes)
 
 
 def reasons_of(

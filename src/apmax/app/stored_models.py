@@ -95,9 +95,12 @@ class LogisticTerms:
 
 def classifier_document(classifier: Any) -> Document:
     """Return what predictions of a fitted classifier need."""
-    labels = {"classes": classifier.classes_.tolist(), "positive": _positive(classifier)}
+    classes, positive = classifier.classes_.tolist(), positive_label(classifier)
+    labels = {"classes": classes, "positive": classes.index(positive)}
     if isinstance(classifier, AutoAPClassifier):
         return {"kind": "auto", **labels, **_auto_document(classifier)}
+    if isinstance(classifier, AdditiveAPClassifier):
+        return {"kind": "additive", **labels, **_additive_document(classifier)}
     kind = "logistic" if isinstance(classifier, LogisticRegression) else "linear"
     limits = getattr(classifier, "log_odds_limits_", (-np.inf, np.inf))
     return {
@@ -114,27 +117,30 @@ def classifier_document(classifier: Any) -> Document:
 def classifier_from(stored: Fields) -> Any:
     """Return the classifier of a document; ModelFileError if it is not sound."""
     makers: dict[str, Callable[[Fields], Any]] = {
+        "additive": _additive_from,
         "auto": _auto_from,
         "linear": _linear_from,
         "logistic": _logistic_from,
     }
-    classes, positive = stored.texts("classes"), stored.text("positive")
+    classes, positive = stored.labels("classes"), stored.count("positive")
     kind = stored.text("kind")
-    if kind not in makers or len(classes) != 2 or classes != sorted(set(classes)):
+    if kind not in makers or positive > 1:
         raise ModelFileError("it contains a classifier that this version does not know")
-    if positive not in classes:
-        raise ModelFileError("the positive label is not one of the two classes")
     classifier = makers[kind](stored)
-    classifier.classes_, classifier.pos_label_ = np.array(classes), positive
+    classifier.classes_, classifier.pos_label_ = np.array(classes), classes[positive]
+    if hasattr(classifier, "pos_label"):
+        classifier.pos_label = classes[positive]
     return classifier
 
 
-def _positive(classifier: Any) -> str:
-    return str(getattr(classifier, "pos_label_", classifier.classes_[1]))
+def positive_label(classifier: Any) -> Any:
+    """Return the label that the classifier finds; scikit-learn's find the second one."""
+    label = getattr(classifier, "pos_label_", classifier.classes_[1])
+    return label.item() if isinstance(label, np.generic) else label
 
 
 def _linear_from(stored: Fields) -> Any:
-    classifier = APClassifierCV(pos_label=stored.text("positive"))
+    classifier = APClassifierCV()
     coef = stored.floats("coef")
     classifier.coef_, classifier.n_features_in_ = coef[None, :], coef.size
     classifier.intercept_ = np.array([stored.number("intercept")])
@@ -194,7 +200,7 @@ def _auto_from(stored: Fields) -> AutoAPClassifier:
     members = stored.texts("members")
     if not members or len(set(members)) < len(members) or not set(members) < set(NAMES):
         raise ModelFileError("it contains models that this version does not know")
-    model = AutoAPClassifier(pos_label=stored.text("positive"))
+    model = AutoAPClassifier()
     columns = _columns_from(stored.record("columns"))
     model.columns_, model.best_ = columns, stored.text("best")
     model.n_features_in_ = len(columns.names)
@@ -207,7 +213,9 @@ def _auto_from(stored: Fields) -> AutoAPClassifier:
     for name in members:
         records = models.records(name)
         if name == ADDITIVE:
-            found: list[Any] = [_additive_from(one, model) for one in records]
+            found: list[Any] = [_additive_from(one) for one in records]
+            if any(one.columns_.names != columns.names for one in found):
+                raise ModelFileError("the additive model has other columns than the table")
         elif name == LOGISTIC:
             found = [_logistic_terms_from(one, columns) for one in records]
             model.mean_contributions_ = stored.floats("mean_contributions", size=width)
@@ -264,6 +272,7 @@ def _columns_document(columns: Columns) -> Document:
         "numeric": columns.numeric,
         "categorical": columns.categorical,
         "levels": [{"names": one.names, "rest": one.rest} for one in columns.of_category],
+        "typical": columns.typical,
     }
 
 
@@ -277,6 +286,9 @@ def _columns_from(stored: Fields) -> Columns:
     sound = len(columns.of_category) == len(columns.categorical) and places
     if not (sound and len(set(places)) == len(places) and max(places) < len(columns.names)):
         raise ModelFileError("the columns of the table are damaged")
+    columns.typical = stored.typical(
+        "typical", {columns.names[k]: k in columns.numeric for k in sorted(places)}
+    )
     return columns
 
 
@@ -291,6 +303,7 @@ def _additive_document(model: AdditiveAPClassifier) -> Document:
     # Its columns can be fewer than those of the other models, if it was fitted to a sample.
     return {
         "columns": _columns_document(model.columns_),
+        "named": hasattr(model, "feature_names_in_"),
         "effects": [_effect_document(one) for one in model.shape_functions_.values()],
         "intercept": model.intercept_,
     }
@@ -303,18 +316,16 @@ def _effect_document(effect: Effect) -> Document:
     return {"kind": type(effect).__name__, **document}
 
 
-def _additive_from(stored: Fields, of: AutoAPClassifier) -> AdditiveAPClassifier:
+def _additive_from(stored: Fields) -> AdditiveAPClassifier:
     model, columns = AdditiveAPClassifier(), _columns_from(stored.record("columns"))
-    if columns.names != of.columns_.names:
-        raise ModelFileError("the additive model has other columns than the table")
     effects = [_effect_from(one, columns) for one in stored.records("effects")]
     model.shape_functions_ = {effect.name: effect for effect in effects}
     if len(model.shape_functions_) < len(effects):
         raise ModelFileError("two effects of the additive model have one name")
     model.intercept_, model.columns_ = stored.number("intercept"), columns
-    model.n_features_in_ = of.n_features_in_
-    if hasattr(of, "feature_names_in_"):
-        model.feature_names_in_ = of.feature_names_in_
+    model.n_features_in_ = len(columns.names)
+    if stored.flag("named"):
+        model.feature_names_in_ = np.array(columns.names, dtype=object)
     model.classes_, model.pos_label_ = np.array([False, True]), True
     return model
 

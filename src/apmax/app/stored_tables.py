@@ -44,11 +44,9 @@ def preprocessor_from(stored: Fields) -> TablePreprocessor:
     preprocessor.date_formats_ = stored.mapping("date_formats", str)
     preprocessor.first_dates_ = stored.mapping("first_dates", str)
     preprocessor.complete_, preprocessor.unused_ = stored.texts("complete"), stored.texts("unused")
-    typical = stored.record("typical")
-    preprocessor.typical_ = {
-        name: None if name not in typical else _typical_from(typical, name, kind)
-        for name, kind in kinds.items()
-    }
+    preprocessor.typical_ = stored.typical(
+        "typical", {name: kind == NUMBER for name, kind in kinds.items()}
+    )
     levels = stored.record("levels")
     preprocessor.levels_ = {
         name: _levels_from(Fields({"kept": pair[0], "rare": pair[1]}, {}))
@@ -72,10 +70,6 @@ def preprocessor_from(stored: Fields) -> TablePreprocessor:
         if preprocessor.medians_.keys() != numbers or not {*preprocessor.with_missing_} <= numbers:
             raise ModelFileError("the columns of the table are damaged")
     return preprocessor
-
-
-def _typical_from(stored: Fields, name: str, kind: str) -> float | str:
-    return stored.number(name) if kind == NUMBER else stored.text(name)
 
 
 def _levels_from(stored: Fields) -> tuple[list[str], list[str]]:

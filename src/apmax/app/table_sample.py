@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -38,6 +37,7 @@ from apmax.app.tables import (
     Layout,
     checked_encoding,
     find_layout,
+    rows_in_parts,
     undecodable,
 )
 from apmax.app.target import find_column, same_label
@@ -50,8 +50,7 @@ logger = logging.getLogger("apmax")
 EXPANSION = 10
 """Assumed size of compressed text relative to its file."""
 HEAD = 1 << 20
-ROWS_AT_ONCE = 10_000
-MOST_LABELS = 1000
+MAX_LABELS = 1000
 """Distinct labels that are counted; a column with more is not a target."""
 MISSING = {
     "", "?", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
@@ -66,16 +65,39 @@ class Plan(NamedTuple):
 
     label: str | None
     """The positive label; None if all rows are alike."""
-    there: Floats
-    sizes: Floats
+    rows: Floats
+    """Rows of each class in the file."""
+    drawn: Floats
+    """Rows of each class in the sample."""
 
     def codes(self, labels: Sequence[Any]) -> NDArray[np.intp]:
         """Return 1 for each positive label."""
-        of_class = {one: self._is_positive(one) for one in set(labels)}
+        positive = None if self.label is None else _as_read(self.label)
+        of_class = {one: _as_read(_stripped(one)) == positive for one in set(labels)}
         return np.array([of_class[one] for one in labels], np.intp)
 
-    def _is_positive(self, label: Any) -> bool:
-        return self.label is not None and same_label(_stripped(label), self.label)
+
+class Draw:
+    """Chooses the rows of a sample while a file is read for the second time."""
+
+    def __init__(self, file: Path, plan: Plan) -> None:
+        self.file, self.plan, self.draw = file, plan, ClassDraw(plan.rows, plan.drawn, seed=0)
+
+    def rows(self, labels: Sequence[Any]) -> NDArray[np.intp]:
+        """Return which of the next rows, with these labels, are drawn."""
+        codes = self.plan.codes(labels)
+        self._check(np.bincount(codes, minlength=2) <= self.draw.left)
+        return self.draw.rows(codes)
+
+    def end(self) -> None:
+        """Raise FileFormatError if there were fewer rows than in the first pass."""
+        self._check(self.draw.left == 0 if self.plan.label is not None else np.True_)
+
+    def _check(self, as_counted: Any) -> None:
+        if not np.all(as_counted):
+            raise FileFormatError(
+                f"{self.file} changed while it was read: wait until it is complete, or use a copy"
+            )
 
 
 def load_sample(path: Any, rows: int | None, **options: Any) -> Dataset:
@@ -94,7 +116,7 @@ def load_sample(path: Any, rows: int | None, **options: Any) -> Dataset:
         raise ParameterError(f"--rows = {rows} must be at least 2: both classes need a row")
     table = None if str(path) == "-" else _open_table(check_path(path), options)
     most = None if table is None else rows or rows_for_training(table.width, table.bytes_per_row)
-    if table is None or most is None or (rows is None and table.at_most() <= most):
+    if table is None or most is None or (rows is None and table.max_rows() <= most):
         dataset = load(path, **options)
         if rows is not None and dataset.X.shape[0] > rows:
             raise ParameterError(
@@ -109,7 +131,9 @@ def load_sample(path: Any, rows: int | None, **options: Any) -> Dataset:
     plan = _plan(counts, options.get("positive"), most)
     with temporary_folder() as folder:
         copy = folder / f"sample{format_suffix(table.file)}"
-        table.draw(copy, plan)
+        draw = Draw(table.file, plan)
+        table.write_sample(copy, draw)
+        draw.end()
         if plan.label is not None:  # in the sample, it may not be the rarer one
             options["positive"] = plan.label
         try:
@@ -119,12 +143,12 @@ def load_sample(path: Any, rows: int | None, **options: Any) -> Dataset:
     dataset = replace(dataset, source=table.file)
     if dataset.y is None:
         return dataset
-    stands_for = (plan.there / np.maximum(plan.sizes, 1))[dataset.y.astype(int)]
+    stands_for = (plan.rows / np.maximum(plan.drawn, 1))[dataset.y.astype(int)]
     weight = stands_for if dataset.weight is None else stands_for * dataset.weight
     why = "--rows limits them" if rows is not None else "all of them do not fit into memory"
     others, positives = (
-        f"all {there:,.0f}" if size == there else f"{size:,.0f} of {there:,.0f}"
-        for size, there in zip(plan.sizes, plan.there, strict=True)
+        f"all {count:,.0f}" if drawn == count else f"{drawn:,.0f} of {count:,.0f}"
+        for drawn, count in zip(plan.drawn, plan.rows, strict=True)
     )
     note = (
         f"{path} has {total:,} rows, and {why}: training uses {positives} positives and {others} "
@@ -146,13 +170,14 @@ def _plan(counts: Mapping[str, int], positive: Any, most: int) -> Plan:
     total = sum(counts.values())
     known = [label for label in counts if label not in MISSING]
     if positive is not None:
-        known = [label for label in known if same_label(label, positive)]
-    if not known or (positive is None and len(counts) > MOST_LABELS):  # `load` reports it
+        alike = [label for label in known if same_label(label, positive)]
+        known = [label for label in alike if label == str(positive)] or alike
+    if not known or (positive is None and len(counts) > MAX_LABELS):  # `load` reports it
         return Plan(None, np.full(2, float(total)), np.full(2, float(most)))
     label = min(sorted(known, key=_order, reverse=True), key=lambda one: counts[one])
-    plus = sum(count for one, count in counts.items() if same_label(one, label))
-    there = np.array([total - plus, plus], np.float64)
-    return Plan(label, there, sizes_of_classes(there, 1, np.inf, most))
+    plus = sum(count for one, count in counts.items() if _as_read(one) == _as_read(label))
+    rows = np.array([total - plus, plus], np.float64)
+    return Plan(label, rows, sizes_of_classes(rows, 1, np.inf, most))
 
 
 def _order(label: str) -> tuple[bool, float, str]:
@@ -168,33 +193,21 @@ def _stripped(label: Any) -> str:
     return "" if label is None else str(label).strip(" \t'")
 
 
+def _as_read(label: str) -> str | float:
+    """Return a label as pandas reads it: numbers and truth values have several spellings."""
+    try:
+        return float({"true": "1", "false": "0"}.get(label.casefold(), label))
+    except ValueError:
+        return label
+
+
 def _add(counts: Counter[str], label: Any, number: int, positive: Any) -> None:
     name = _stripped(label)
-    known = len(counts) <= MOST_LABELS or name in counts
+    known = len(counts) <= MAX_LABELS or name in counts
     counts[name if known or same_label(name, positive) else ""] += number
 
 
-class _Table:
-    """A file that can be read in parts."""
-
-    file: Path
-    width: int
-    bytes_per_row: float
-
-    def at_most(self) -> float:
-        """Return about the number of rows, rather more."""
-        raise NotImplementedError
-
-    def count_labels(self, positive: Any) -> Counter[str]:
-        """Return the number of rows per label; further labels than `MOST_LABELS` count as ""."""
-        raise NotImplementedError
-
-    def draw(self, copy: Path, plan: Plan) -> None:
-        """Write a random sample of the rows."""
-        raise NotImplementedError
-
-
-def _open_table(file: Path, options: dict[str, Any]) -> _Table | None:
+def _open_table(file: Path, options: dict[str, Any]) -> _TextTable | _ColumnarTable | None:
     """Return the file if it can be read in parts; whatever is wrong with it, `load` reports."""
     target, suffix = options.get("target"), format_suffix(file)
     try:
@@ -210,7 +223,9 @@ def _open_table(file: Path, options: dict[str, Any]) -> _Table | None:
     return None
 
 
-class _TextTable(_Table):
+class _TextTable:
+    """A text table that is read in parts."""
+
     def __init__(self, file: Path, target: str | None, encoding: str) -> None:
         self.file, self.encoding = file, encoding
         with self._open() as stream:
@@ -221,25 +236,27 @@ class _TextTable(_Table):
         names = self.layout.names
         self.column = names.index(find_column(names, "last" if target is None else target))
 
-    def at_most(self) -> float:
+    def max_rows(self) -> float:
+        """Return about the number of rows, rather more."""
         expansion = EXPANSION if self.file.suffix.lower() in COMPRESSED else 1
         return expansion * self.file.stat().st_size / self.bytes_per_row
 
     def count_labels(self, positive: Any) -> Counter[str]:
+        """Return the number of rows per label; further labels than `MAX_LABELS` count as ""."""
         counts: Counter[str] = Counter()
         for part in self._parts():
             for label, count in Counter(map(itemgetter(self.column), part)).items():
                 _add(counts, label, count, positive)
         return counts
 
-    def draw(self, copy: Path, plan: Plan) -> None:
-        draw = ClassDraw(plan.there, plan.sizes, seed=0)
+    def write_sample(self, copy: Path, draw: Draw) -> None:
+        """Write the rows that are drawn, as text."""
         with copy.open("w", encoding=self.encoding, newline="") as text:
             writer = csv.writer(text, delimiter=self.layout.separator)
             writer.writerow(self.layout.names)  # always: the first row drawn may look like one
             for part in self._parts():
-                codes = plan.codes(list(map(itemgetter(self.column), part)))
-                writer.writerows(part[k] for k in draw.rows(codes))
+                drawn = draw.rows(list(map(itemgetter(self.column), part)))
+                writer.writerows(part[k] for k in drawn)
 
     def _open(self) -> BinaryIO:
         opened = COMPRESSED.get(self.file.suffix.lower(), open)
@@ -252,23 +269,7 @@ class _TextTable(_Table):
             self._open() as stream,
             io.TextIOWrapper(stream, encoding=self.encoding, newline="") as text,
         ):
-            reader = csv.reader(text, delimiter=self.layout.separator, skipinitialspace=True)
-            number = 0 if self.layout.header else 1  # of the first row in a part
-            while part := list(islice(reader, ROWS_AT_ONCE)):
-                if set(map(len, part)) != {self.width}:
-                    part = [row for row in part if any(map(str.strip, row))]
-                    self._check_widths(part, number)
-                yield part[1:] if number == 0 else part
-                number += len(part)
-
-    def _check_widths(self, rows: list[list[str]], number: int) -> None:
-        for k, row in enumerate(rows):
-            if len(row) != self.width:
-                raise FileFormatError(
-                    f"{self.file}, row {number + k}: {len(row)} cells, expected {self.width}: "
-                    "leave missing cells empty, but keep their separators, and quote cells that "
-                    "contain the separator"
-                )
+            yield from rows_in_parts(self.file, text, self.layout)
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:
@@ -286,7 +287,9 @@ class _TextTable(_Table):
             csv.field_size_limit(limit)
 
 
-class _ColumnarTable(_Table):
+class _ColumnarTable:
+    """A Parquet or Feather file that is read in parts."""
+
     def __init__(self, file: Path, target: str | None) -> None:
         from pyarrow.dataset import dataset
 
@@ -306,25 +309,28 @@ class _ColumnarTable(_Table):
         self.rows = self.source.rows() or 0
         self.bytes_per_row = file.stat().st_size / max(1, self.rows)
 
-    def at_most(self) -> float:
+    def max_rows(self) -> float:
+        """Return the number of rows."""
         return self.rows
 
     def count_labels(self, positive: Any) -> Counter[str]:
+        """Return the number of rows per label, as for a text table."""
         counts: Counter[str] = Counter()
         for _, _, batch in self.source.batches([self.target]):
             for one in batch.column(self.target).value_counts().tolist():
                 _add(counts, one["values"], one["counts"], positive)
         return counts
 
-    def draw(self, copy: Path, plan: Plan) -> None:
+    def write_sample(self, copy: Path, draw: Draw) -> None:
+        """Write the rows that are drawn."""
         import pyarrow as pa
         from pyarrow import feather, parquet
 
-        draw, drawn = ClassDraw(plan.there, plan.sizes, seed=0), []
+        drawn = []
         for _, _, batch in self.source.batches(self.names):
             batch.validate(full=True)  # compiled code would follow wrong offsets
-            codes = plan.codes(batch.column(self.target).to_pylist())
-            drawn.append(pa.Table.from_batches([batch]).take(draw.rows(codes)))
+            chosen = draw.rows(batch.column(self.target).to_pylist())
+            drawn.append(pa.Table.from_batches([batch]).take(chosen))
         table = pa.concat_tables(drawn)
         if format_suffix(copy) in (".feather", ".arrow"):
             feather.write_feather(table, str(copy))

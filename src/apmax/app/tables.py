@@ -8,7 +8,7 @@ import io
 import re
 import warnings
 import zipfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
@@ -27,6 +27,8 @@ TEXT_TABLES = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat")
 SEPARATORS = (",", ";", "\t", "|")
 MAX_COLUMNS = 100_000
 SAMPLE_BYTES, SAMPLE_ROWS = 1 << 22, 20
+ROWS_AT_ONCE = 10_000
+"""Rows of a text table that are read at a time where it is read row by row."""
 
 
 def read_table(
@@ -60,7 +62,7 @@ def read_table(
         else:
             frame = _read_json_lines(file, checked_encoding(encoding))
         texts = {name: frame[name] for name in _text_columns(frame) if name not in text}
-        return frame.assign(**numbers.convert(texts, points=False))
+        return _replaced(frame, numbers.convert(texts, points=False))
     known = ", ".join((*TEXT_TABLES, *JSON_LINES, *EXCEL, *COLUMNAR))
     raise FileError(
         f"{file} has the unknown suffix {suffix or ''!r}: rename it to end in {known} or .npz"
@@ -165,7 +167,8 @@ def _read_text(
     import pandas as pd
 
     with open_bytes(file) as stream:
-        separator, header, names = find_layout(file, stream, target, encoding)
+        layout = find_layout(file, stream, target, encoding)
+        separator, header, names = layout
         if identifier is not None:
             with suppress(ParameterError):  # the caller reports a column that is not there
                 name = find_column(names, identifier)
@@ -192,13 +195,13 @@ def _read_text(
                 raise undecodable(file, error, encoding) from error
             except (pd.errors.ParserError, pd.errors.ParserWarning):
                 stream.seek(0)
-                _check_row_lengths(file, stream, separator, len(names), header, encoding)
+                _check_row_lengths(file, stream, layout, encoding)
                 raise
         if len(frame) == 0:
             raise FileFormatError(f"{file} has {len(names)} column names but no rows")
         if len(names) > 1 and frame.iloc[:, -1].isna().any():
             stream.seek(0)
-            _check_row_lengths(file, stream, separator, len(names), header, encoding)
+            _check_row_lengths(file, stream, layout, encoding)
         words = _text_columns(frame)
         for name in words:
             frame[name] = frame[name].str.strip(" \t'")
@@ -212,7 +215,14 @@ def _read_text(
     others = frame[[name for name in floats if name not in again]]
     points = bool((others.notna() & (others % 1 != 0)).any(axis=None))
     texts = {name: texts[name] for name in names if name in texts}
-    return frame.assign(**numbers.convert(texts, points=points))
+    return _replaced(frame, numbers.convert(texts, points=points))
+
+
+def _replaced(frame: Any, columns: Mapping[str, Any]) -> Any:
+    """Return the frame with other values in some columns; unlike `assign`, of any name."""
+    for name, values in columns.items():
+        frame[name] = values
+    return frame
 
 
 class Layout(NamedTuple):
@@ -312,24 +322,35 @@ def _unique_names(cells: list[str]) -> list[str]:
     return list(names)
 
 
-def _check_row_lengths(
-    file: Path, stream: BinaryIO, separator: str, columns: int, header: bool, encoding: str
-) -> None:
+def _check_row_lengths(file: Path, stream: BinaryIO, layout: Layout, encoding: str) -> None:
     """Raise for the first row that is too short, which pandas would fill up, or too long."""
     text = io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
-    reader = csv.reader(text, delimiter=separator, skipinitialspace=True)
-    number = 0 if header else 1
     with suppress(csv.Error):  # pandas reports where
-        for cells in reader:
-            if not any(map(str.strip, cells)):
-                continue  # pandas skips empty lines
-            if len(cells) != columns:
-                advice = "quote cells that contain the separator"
-                if len(cells) < columns:
-                    advice = "leave missing cells empty, but keep their separators"
-                raise FileFormatError(
-                    f"{file}, row {number} (line {reader.line_num}): {len(cells)} cells, expected "
-                    f"{columns}: {advice}"
-                )
-            number += 1
+        for _ in rows_in_parts(file, text, layout):
+            pass
     text.detach()
+
+
+def rows_in_parts(file: Path, text: TextIO, layout: Layout) -> Iterator[list[list[str]]]:
+    """Yield the rows without the header and empty lines, many at a time.
+
+    FileFormatError is raised for the first row that is too short or too long.
+    """
+    reader = csv.reader(text, delimiter=layout.separator, skipinitialspace=True)
+    number, width = 0 if layout.header else 1, len(layout.names)  # of the first row in a part
+    while part := [(row, reader.line_num) for row in islice(reader, ROWS_AT_ONCE)]:
+        rows = [row for row, _ in part]
+        if set(map(len, rows)) != {width}:
+            part = [one for one in part if any(map(str.strip, one[0]))]
+            for k, (row, line) in enumerate(part, start=number):
+                if len(row) != width:
+                    advice = "quote cells that contain the separator"
+                    if len(row) < width:
+                        advice = "leave missing cells empty, but keep their separators"
+                    raise FileFormatError(
+                        f"{file}, row {k} (line {line}): {len(row)} cells, expected {width}: "
+                        f"{advice}"
+                    )
+            rows = [row for row, _ in part]
+        yield rows[1:] if number == 0 else rows
+        number += len(rows)

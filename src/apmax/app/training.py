@@ -14,6 +14,7 @@ from scipy.special import expit
 from sklearn.pipeline import Pipeline
 
 from apmax.app.advice import advice
+from apmax.app.archive import LABELS
 from apmax.app.drift import profile, training_warnings
 from apmax.app.features import TableEncoder, TablePreprocessor
 from apmax.app.folds import FOLDS, make_folds
@@ -26,6 +27,7 @@ from apmax.errors import ParameterError
 from apmax.registry import Registry
 from apmax.splits import Split
 from apmax.tabular import AutoAPClassifier, Leaderboard
+from apmax.tabular.budget import TooShortError
 from apmax.tabular.library import ADDITIVE, BOOSTING, LOGISTIC, NAMES, STACK
 from apmax.validation import Floats
 
@@ -125,11 +127,19 @@ def train_model(
         if linear:
             found = _compare_linear(dataset, X, splits, model, processes, on_progress)
         else:
-            left = None
+            left, spent = None, time.perf_counter() - (start if started is None else started)
             if minutes is not None:
-                spent = time.perf_counter() - (start if started is None else started)
                 left = FIT_SHARE * max(60 * minutes - spent, 1.0)
-            found = _compare_library(dataset, X, splits, model, left, processes, seed, on_progress)
+            try:
+                found = _compare_library(
+                    dataset, X, splits, model, left, processes, seed, on_progress
+                )
+            except TooShortError as error:
+                enough = np.ceil((spent + error.enough / FIT_SHARE) / 6) / 10
+                raise ParameterError(
+                    f"--minutes {minutes:g} is too short for one model, after {spent:.0f} s of "
+                    f"reading and checking the data: use --minutes {enough:g} or more"
+                ) from error
     notes = [] if preprocessor is None else training_warnings(preprocessor, dataset.X)
     notes += [str(one.message) for one in caught]
     return TrainedModel(
@@ -150,7 +160,7 @@ def _compare_linear(
     names = [LOGISTIC, LINEAR] if model == AUTO else [model]
     y, weight = dataset.labels(), dataset.weight
     found = fit_linear(X, y, weight, splits, names, jobs=jobs, on_progress=on_progress)
-    set_labels(found.classifier, str(dataset.positive), str(dataset.negative))
+    set_labels(found.classifier, *_labels(dataset))
     return found
 
 
@@ -166,7 +176,7 @@ def _compare_library(
 ) -> Comparison:
     """Compare the models of AutoAPClassifier."""
     compared, select = LIBRARY[model]
-    positive = str(dataset.positive)
+    positive, negative = _labels(dataset)
     classifier = AutoAPClassifier(
         compared,
         select=select,
@@ -177,12 +187,20 @@ def _compare_library(
         pos_label=positive,
     )
     classifier.on_progress = on_progress
-    labels = np.where(dataset.labels(), positive, str(dataset.negative))
+    labels = np.where(dataset.labels(), positive, negative)
     classifier.fit(X.toarray() if sp.issparse(X) else X, labels, dataset.weight)
     classifier.cv = None  # the rows of the splits are of no use to a fitted model
     result = classifier.result_
     board, out_of_fold = classifier.leaderboard_, classifier.out_of_fold_
     return Comparison(classifier, board, out_of_fold, result.interrupted, result.message)
+
+
+def _labels(dataset: Dataset) -> tuple[Any, Any]:
+    """Return the positive and the negative label as in the file; as text if their types differ."""
+    positive, negative = dataset.positive, dataset.negative
+    if type(positive) is type(negative) and isinstance(positive, LABELS):
+        return positive, negative
+    return str(positive), str(negative)
 
 
 def _model(

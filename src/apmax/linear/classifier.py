@@ -9,10 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from apmax.binary_classifier import unchanged_on_error
+from apmax.blas_threads import one_blas_thread
 from apmax.interrupts import cooperative_interrupts
 from apmax.lbfgs import minimise
 from apmax.linear.base import LinearAPModel
-from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.design import make_design
 from apmax.linear.full_batch import ap_objective, fit_logistic, relative_penalty
 from apmax.linear.history import EvaluationSet, History

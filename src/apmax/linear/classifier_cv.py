@@ -12,12 +12,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from apmax.binary_classifier import unchanged_on_error
 from apmax.binary_target import FEW_POSITIVES, warn_if_few
+from apmax.blas_threads import one_blas_thread
 from apmax.errors import ParameterError
 from apmax.interrupts import cooperative_interrupts, interrupt_on_hold, raise_if_interrupted
 from apmax.lbfgs import Minimum
 from apmax.linear.averaging import CANCELLED, gains_over_first, standardised, weigh_by_score
 from apmax.linear.base import LinearAPModel, TrainingSet, logger
-from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.design import make_design
 from apmax.linear.folds import Fold, folds_of
 from apmax.linear.full_batch import fit_logistic

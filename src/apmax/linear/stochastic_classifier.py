@@ -12,10 +12,10 @@ from scipy.special import expit
 from sklearn.utils import check_random_state
 
 from apmax.binary_classifier import unchanged_on_error
+from apmax.blas_threads import one_blas_thread
 from apmax.errors import ParameterError
 from apmax.interrupts import cooperative_interrupts, interrupted
 from apmax.linear.base import LinearAPModel, TrainingSet
-from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.design import Design, make_design
 from apmax.linear.history import EvaluationSet, History
 from apmax.linear.result import FitResult

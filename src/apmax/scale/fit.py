@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from apmax.blas_threads import one_blas_thread
 from apmax.errors import BackendError, WeightError
 from apmax.interrupts import interrupt_on_hold, interrupted, raise_if_interrupted
 from apmax.lbfgs import Objective, minimise
-from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.design import Design, FeatureRange, check_that_squares_fit, maximum
 from apmax.linear.full_batch import relative_penalty
 from apmax.linear.history import HistoryRow
@@ -95,7 +95,7 @@ def fit(
 ) -> LinearFit:
     """Fit scaling, logistic regression, the AP objective and the calibration."""
     # Products of BLAS are small here; waiting for its threads would take longer.
-    with one_blas_thread(0):
+    with one_blas_thread():
         return _fit(engine, settings, checkpoint or Checkpoint(None), progress or Progress())
 
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 
 from apmax.binary_target import binary_target, warn_if_few
+from apmax.blas_threads import one_blas_thread
 from apmax.errors import LabelError, ParameterError
 from apmax.interrupts import cooperative_interrupts, raise_if_interrupted
 from apmax.lbfgs import minimise
 from apmax.linear.base import TrainingSet
-from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.classifier import LOGISTIC_C
 from apmax.linear.design import make_design
 from apmax.linear.full_batch import ap_objective, fit_logistic, relative_penalty

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from apmax.blas_threads import one_blas_thread
 from apmax.errors import NonFiniteError, WeightError
-from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.design import Design, extent, mean_of
 from apmax.objective._nodes import certified_tables
 from apmax.scale.blocks import Block

@@ -14,12 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from apmax.binary_classifier import BinaryAPClassifier, unchanged_on_error
 from apmax.binary_target import BinaryTarget, warn_if_few
+from apmax.blas_threads import one_blas_thread
 from apmax.errors import ShapeError
 from apmax.interrupts import cooperative_interrupts, raise_if_interrupted
 from apmax.linear import APClassifierCV, FitResult
 from apmax.linear.averaging import standardised
 from apmax.linear.base import TrainingSet
-from apmax.linear.blas_threads import one_blas_thread
 from apmax.linear.design import make_design, product
 from apmax.linear.path import Anchor
 from apmax.linear.platt import calibrate, centre_and_spread
@@ -185,7 +185,7 @@ class AdditiveAPClassifier(FilesMixin, BinaryAPClassifier):
         data = training_data(self, X, y, sample_weight, groups)
         self.columns_, table, target, splits = data.columns, data.table, data.target, data.splits
         terms = main_terms(self.columns_, table, target)
-        with cooperative_interrupts():
+        with cooperative_interrupts(), one_blas_thread():
             pairs = Pairs([], [])
             if self.interactions != 0:
                 pairs = find_pairs(

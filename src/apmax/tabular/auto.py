@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from apmax.binary_classifier import BinaryAPClassifier, unchanged_on_error
 from apmax.binary_target import warn_if_few
+from apmax.blas_threads import one_blas_thread
 from apmax.errors import ParameterError, UnknownNameError
 from apmax.interrupts import cooperative_interrupts
 from apmax.linear import FitResult
@@ -20,9 +21,14 @@ from apmax.splits import test_share
 from apmax.tabular.budget import Budget, OutOfTime, planned
 from apmax.tabular.columns import frame_like
 from apmax.tabular.effects import Effect, scaled
-from apmax.tabular.explanation import explained, mean_contributions
+from apmax.tabular.explanation import (
+    changes_from_typical,
+    explained,
+    has_trees,
+    mean_contributions,
+)
 from apmax.tabular.files import FilesMixin
-from apmax.tabular.leaderboard import Leaderboard, simplest_within_error
+from apmax.tabular.leaderboard import Leaderboard, ranked, simplest_within_error
 from apmax.tabular.library import ADDITIVE, LOGISTIC, NAMES, STACK, encoded, log_odds
 from apmax.tabular.logistic import Shape
 from apmax.tabular.search import Candidate, Progress, Search, TrainingTable
@@ -49,9 +55,9 @@ class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
     models : sequence of str, optional
         Names of the models to compare, from `apmax.tabular.NAMES`. The default is all.
     select : str, default="best"
-        The model that predicts: "best" is the one with the highest AP, "one-se" the simplest one
-        within one standard error of it, and a name of `models`, such as "stack" or "additive",
-        always that one.
+        The model that predicts: "best" is the one with the highest AP (of several, the one with
+        the lowest log-loss), "one-se" the simplest one within one standard error of it, and a name
+        of `models`, such as "stack" or "additive", always that one.
     time_budget : float, optional
         Seconds for `fit`. If the data are too large for it, negatives are sampled (with weights),
         and the most expensive models are left out, with a warning.
@@ -163,7 +169,7 @@ class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
             given.rows,
             self.categorical_features,
         )
-        with cooperative_interrupts():
+        with cooperative_interrupts(), one_blas_thread():
             progress = Progress(self.on_progress)
             search = Search(
                 data, given.splits, seed=int(seed), n_jobs=self.n_jobs, progress=progress
@@ -174,7 +180,8 @@ class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
                 predicted, search = planned(fitted, search, budget, self.select)
                 fitted = [*predicted, *(name for name in fitted if name not in predicted)]
             candidates = self._fitted(fitted, search, budget, predicted)
-        evaluations = _evaluated(candidates, search, target.total, stacked=STACK in names)
+        with one_blas_thread():
+            evaluations = _evaluated(candidates, search, target.total, stacked=STACK in names)
         self._choose(evaluations, candidates, search)
         self.classes_, self.pos_label_ = target.classes, target.pos_label
         self.out_of_fold_ = {
@@ -197,8 +204,10 @@ class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
     def explain(self, X: Any) -> Any:
         """Return the contribution of each column to the log-odds of `pos_label_`, row by row.
 
-        Contributions have mean 0 over the training data. They exist if logistic regression, the
-        additive model or a stack of both predicts; ``select="additive"`` makes sure of it.
+        If logistic regression, the additive model or a stack of both predicts, contributions have
+        mean 0 over the training data, and each row sums to the log-odds. For trees, and stacks with
+        trees, a contribution is the change of the log-odds if the column had its typical value in
+        training: the median, or the most frequent category. This takes one prediction per column.
 
         Parameters
         ----------
@@ -207,14 +216,17 @@ class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
 
         Returns
         -------
-        ndarray or DataFrame of shape (n_samples, n_terms + 1)
-            One column per column of X that the model uses and per pair of columns, and the
-            intercept last. Each row sums to the log-odds. A frame is returned for a frame.
+        ndarray or DataFrame of shape (n_samples, n_terms + 1) or (n_samples, n_terms)
+            One column per column of X that the model uses and, without trees, per pair of columns,
+            and the intercept last. A frame is returned for a frame.
         """
         check_is_fitted(self, "best_")
         rows = checked_rows(self, X, reset=False)
-        means = self.mean_contributions_ if LOGISTIC in self.models_ else None
-        parts = explained(self.best_, self.blend_, self.models_, self.columns_, means, rows)
+        if has_trees(self.blend_):
+            parts = changes_from_typical(self.predict_log_odds, rows, self.columns_.typical)
+        else:
+            means = self.mean_contributions_ if LOGISTIC in self.models_ else None
+            parts = explained(self.blend_, self.models_, self.columns_, means, rows)
         return frame_like(X, np.column_stack([*parts.values()]), [*parts])
 
     @property
@@ -257,9 +269,7 @@ class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
             message = f"interrupted: kept {', '.join(found)}"
             logger.info(message)
         elif left_out:
-            message = (
-                f"`time_budget` = {budget.seconds:g} s leaves no time for {', '.join(left_out)}"
-            )
+            message = f"the time limit of {budget.shown} leaves no time for {', '.join(left_out)}"
             warnings.warn(message, stacklevel=4)
         complete = len(found) == len(names)
         self.result_ = FitResult(complete, interrupted, message, search.progress.done)
@@ -270,8 +280,9 @@ class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
     ) -> None:
         """Set the leaderboard, the chosen model and what it needs to predict."""
         ap = {name: one.ap for name, one in evaluations.items()}
+        losses = {name: one.log_loss for name, one in evaluations.items()}
         held_out_share = test_share(search.splits)
-        self.best_ = max(ap, key=lambda name: float(ap[name].mean()))
+        self.best_ = ranked(ap, losses)[0]
         if self.select == ONE_SE:
             self.best_ = simplest_within_error([*ap], ap, held_out_share)
         elif self.select in ap:
@@ -284,7 +295,6 @@ class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
             )
         seconds = {name: one.seconds for name, one in candidates.items()}
         seconds[STACK] = sum(seconds.values())
-        losses = {name: one.log_loss for name, one in evaluations.items()}
         self.leaderboard_ = Leaderboard.of(ap, losses, seconds, held_out_share, self.best_)
         self.stack_weights_ = evaluations[STACK].blend.weights if STACK in evaluations else {}
         self.blend_ = evaluations[self.best_].blend.pruned()

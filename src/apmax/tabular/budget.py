@@ -50,6 +50,14 @@ class OutOfTime(Exception):
     """Ends the fit of a model when the budget is used up."""
 
 
+class TooShortError(ParameterError):
+    """A budget is too small for one model; `enough` is a number of seconds that is not."""
+
+    def __init__(self, message: str, enough: float) -> None:
+        super().__init__(message)
+        self.enough = enough
+
+
 class Budget:
     """Seconds that are left of a budget; None is unlimited."""
 
@@ -68,6 +76,11 @@ class Budget:
     def used(self) -> float:
         """Return the share of the budget that is used up."""
         return 0.0 if self.seconds is None else 1.0 - self.left / self.seconds
+
+    @property
+    def shown(self) -> str:
+        """Return the budget for messages, which say "time limit": the command has minutes."""
+        return f"{round(self.seconds or 0.0, 1):g} s"
 
     def check(self) -> None:
         """Raise OutOfTime if the budget is used up."""
@@ -96,10 +109,12 @@ class Budget:
             return Plan(models, int(sizes[0]))  # the trial fits took longer than expected
         if not fitting:
             spent = (self.seconds or 0.0) - self.left
-            raise ParameterError(
-                f"`time_budget` = {self.seconds:g} s is too small for one model: {models[0]} takes "
+            seconds_enough = float(np.ceil(4 * (needed + spent)))
+            raise TooShortError(
+                f"the time limit of {self.shown} is too small for one model: {models[0]} takes "
                 f"about {needed:.2g} s on {sizes[0]} rows, after {spent:.2g} s of trial fits; use "
-                f"{np.ceil(4 * (needed + spent)):g} s or more"
+                f"{seconds_enough:g} s or more",
+                seconds_enough,
             )
         return Plan(models, fitting[-1])
 
@@ -124,8 +139,8 @@ def planned(
     order = sorted(seconds, key=lambda name: (name not in plan.models, name == ADDITIVE))
     if plan.rows < n:
         warnings.warn(
-            f"`time_budget` = {budget.seconds:g} s is short for {n} rows: fitted to a weighted "
-            f"sample of {plan.rows}",
+            f"the time limit of {budget.shown} is short for {n:,} rows: the models are "
+            f"fitted to, and tested on, a weighted sample of {plan.rows:,}",
             stacklevel=4,
         )
         search = search.sampled(plan.rows)

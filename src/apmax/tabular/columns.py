@@ -7,6 +7,7 @@ library is needed.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -92,6 +93,8 @@ class Columns:
         self.of_category: list[Levels] = []
         self.ignored: dict[str, str] = {}
         """Columns without information, and why: constant, missing, or equal to another."""
+        self.typical: dict[str, float | str | None] = {}
+        """The median or the most frequent category of each column in use; None if missing."""
 
     def fit_transform(self, X: Any, counts: Floats | None = None) -> Table:
         """Learn the levels of the categories and return the rows of X.
@@ -100,8 +103,12 @@ class Columns:
         information are left out from here on.
         """
         for k in self.categorical:
-            self.of_category.append(Levels.of(_words(_column(X, k), self.names[k]), counts))
+            words = _words(_column(X, k), self.names[k])
+            self.of_category.append(Levels.of(words, counts))
+            self.typical[self.names[k]] = most_frequent(words)
         table = self.transform(X)
+        for k, values in zip(self.numeric, table.numbers.T, strict=True):
+            self.typical[self.names[k]] = lower_median(values)
         numbers = self._informative(table.numbers, self.numeric)
         codes = self._informative(table.codes, self.categorical)
         if not numbers and not codes:
@@ -112,6 +119,8 @@ class Columns:
         self.numeric = [self.numeric[k] for k in numbers]
         self.categorical = [self.categorical[k] for k in codes]
         self.of_category = [self.of_category[k] for k in codes]
+        used = [self.names[k] for k in sorted([*self.numeric, *self.categorical])]
+        self.typical = {name: self.typical[name] for name in used}
         if self.ignored:
             message = f"columns without information are ignored: {_listed(self.ignored)}"
             warnings.warn(message, UserWarning, stacklevel=5)  # the caller of `fit`
@@ -150,6 +159,31 @@ class Columns:
     def levels(self, which: int) -> list[str]:
         """Return the names of the codes of a categorical column."""
         return self.of_category[which].names
+
+
+def most_frequent(words: Sequence[str]) -> str | None:
+    """Return the most frequent category, the first of equals; None if values are missing."""
+    word = Counter(words).most_common(1)[0][0]
+    return None if word == MISSING else word
+
+
+def lower_median(values: Floats) -> float | None:
+    """Return a value in the middle of the known ones, or None if there are none."""
+    known = values[~np.isnan(values)]
+    return float(np.quantile(known, 0.5, method="lower")) if known.size else None
+
+
+def with_column(X: Any, name: str, value: float | str | None) -> Any:
+    """Return X with one value in a column; a frame of pandas or polars, or an array."""
+    if hasattr(X, "index"):
+        X = X.copy(deep=False)
+        X[next(column for column in X.columns if str(column) == name)] = value
+        return X
+    if hasattr(X, "columns"):
+        return X.with_columns(type(X[name])(name, [value] * X.shape[0]))
+    X = X.astype(object if X.dtype.kind in "OSU" else np.float64)
+    X[:, int(name.removeprefix("x"))] = value
+    return X
 
 
 def column_names(X: Any) -> list[str]:

@@ -1,13 +1,13 @@
-"""Contributions of columns to the log-odds, for the members of a blend that have them."""
+"""Contributions of columns to the log-odds of a blend."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from apmax.errors import ParameterError
-from apmax.tabular.columns import INTERCEPT, Columns
+from apmax.tabular.columns import INTERCEPT, Columns, with_column
 from apmax.tabular.library import ADDITIVE, LOGISTIC, encoded
 from apmax.tabular.logistic import Shape, contributions
 from apmax.tabular.search import TrainingTable
@@ -15,8 +15,23 @@ from apmax.tabular.stacking import Blend
 from apmax.validation import Floats, shares
 
 
+def has_trees(blend: Blend) -> bool:
+    """Return whether a member is not a sum of contributions."""
+    return not {*blend.members} <= {LOGISTIC, ADDITIVE}
+
+
+def changes_from_typical(
+    log_odds: Callable[[Any], Floats], X: Any, typical: Mapping[str, float | str | None]
+) -> dict[str, Floats]:
+    """Return how the log-odds of each row change if one column had its typical value.
+
+    A contribution is the log-odds of the row, minus those with the typical value.
+    """
+    given = log_odds(X)
+    return {name: given - log_odds(with_column(X, name, value)) for name, value in typical.items()}
+
+
 def explained(
-    best: str,
     blend: Blend,
     models: dict[str, list[Any]],
     columns: Columns,
@@ -25,14 +40,9 @@ def explained(
 ) -> dict[str, Floats]:
     """Return the contribution of each column to each row's log-odds, and the intercept last.
 
-    `means` are those of :func:`mean_contributions`, if there is a logistic regression.
+    The blend has no trees. `means` are those of :func:`mean_contributions`, if there is a logistic
+    regression.
     """
-    trees = [name for name in blend.members if name not in (LOGISTIC, ADDITIVE)]
-    if trees:
-        raise ParameterError(
-            f"{best} predicts with trees ({', '.join(trees)}), which have no contributions of "
-            'columns: fit with select="additive", or use the package shap'
-        )
     total: dict[str, Floats] = {}
     constant = blend.stack.intercept
     for name, weight in blend.weights.items():

@@ -32,6 +32,11 @@ class Standing(NamedTuple):
     """Whether this model predicts."""
 
 
+def ranked(ap: dict[str, Floats], log_loss: dict[str, float]) -> list[str]:
+    """Return the models by mean AP, the best first; of equal ones, by log-loss."""
+    return sorted(ap, key=lambda name: (-float(ap[name].mean()), log_loss[name]))
+
+
 @dataclass(frozen=True)
 class Leaderboard(Sequence[Standing]):
     """Standings of all models, the best first; ``print`` shows a table.
@@ -51,7 +56,7 @@ class Leaderboard(Sequence[Standing]):
         chosen: str,
     ) -> Leaderboard:
         """Rank models by the mean of their AP per fold; `test_share` is that of a fold."""
-        names = sorted(ap, key=lambda name: -float(ap[name].mean()))
+        names = ranked(ap, log_loss)
         best = ap[names[0]]
         return cls(
             tuple(

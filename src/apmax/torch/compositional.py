@@ -28,6 +28,9 @@ from apmax.torch.checks import check_box, check_finite, check_floating, check_in
 from apmax.torch.distributed import gather_checked
 from apmax.validation import check_count
 
+MOST_ROUNDS = 2**53
+"""Largest number of rounds that a checkpoint can have."""
+
 
 class Tick(NamedTuple):
     """One round: its number, β₀, and Σ log(1 − β₀) before and after it (as two doubles)."""
@@ -326,6 +329,28 @@ class CompositionalLoss(nn.Module):
         super()._apply(apply, recurse)  # type: ignore[no-untyped-call]
         return self
 
+    def _load_from_state_dict(self, state: Any, prefix: str, *rest: Any) -> None:
+        """Load U and its clock, also those of inner losses: all or nothing."""
+        *_, missing, _, errors = rest
+        own = {
+            f"{prefix}{name}": value
+            for name, value in self.state_dict().items()
+            if torch.is_tensor(value)
+        }
+        absent = [name for name in own if name not in state]
+        damaged = [name for name in own if name in state and not _fits(state[name], own[name])]
+        if not absent and not damaged:
+            super()._load_from_state_dict(state, prefix, *rest)
+            return
+        missing.extend(absent)
+        errors.extend(
+            f"{name} is damaged: it must be a tensor of shape {tuple(own[name].shape)} with "
+            "possible values; load an older checkpoint"
+            for name in damaged
+        )
+        for name in own:
+            state.pop(name, None)
+
     def _own_buffers(self) -> list[Tensor]:
         return [buffer for buffer in self._buffers.values() if buffer is not None]
 
@@ -343,6 +368,15 @@ def with_gradient(inputs: Tensor, value: Tensor | float, gradient: Tensor) -> Te
     if result.grad_fn is not None:
         result.grad_fn.register_prehook(_refuse_second_derivatives)
     return result
+
+
+def _fits(saved: Any, own: Tensor) -> bool:
+    """Return whether a saved buffer can replace this one: +inf never, counts from 0 to 2**53."""
+    if not torch.is_tensor(saved) or saved.shape != own.shape:
+        return False
+    if own.is_floating_point():
+        return saved.is_floating_point() and not bool((saved == torch.inf).any())
+    return not saved.is_floating_point() and bool(((saved >= 0) & (saved <= MOST_ROUNDS)).all())
 
 
 def _refuse_second_derivatives(_: Any) -> None:

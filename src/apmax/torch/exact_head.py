@@ -16,6 +16,7 @@ from scipy.special import expit
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from apmax.blas_threads import one_blas_thread
 from apmax.errors import NonFiniteError, ParameterError, ShapeError
 from apmax.interrupts import cooperative_interrupts, interrupt_on_hold, interrupted
 from apmax.lbfgs import Minimum, Objective, minimise
@@ -169,7 +170,7 @@ class ExactAPHead:
         device = next(network.parameters()).device
         gathered = gather_checked(collect, network, self.process_group)
         features, labels = (tensor.cpu() for tensor in gathered)
-        with cooperative_interrupts():
+        with cooperative_interrupts(), one_blas_thread(features.numel()):
             return self._fit_layer(found[0].name, found[0].layer, features, labels)
 
     def _fit_layer(self, name: str, layer: nn.Linear, features: Tensor, labels: Tensor) -> HeadFit:

@@ -85,6 +85,15 @@ class DirectedOptimizer(Optimizer):
                     f"the checkpoint has no {', '.join(missing)}, so it is that of another "
                     f"optimizer than {type(self).__name__}: load the weights of the model only"
                 )
+        numbers = [number for group in state_dict["param_groups"] for number in group["params"]]
+        own = [param for group in self.param_groups for param in group["params"]]
+        for number, param in zip(numbers, own, strict=False):  # torch compares the lengths
+            for name, value in state_dict["state"].get(number, {}).items():
+                if torch.is_tensor(value) and value.ndim and value.shape != param.shape:
+                    raise ParameterError(
+                        f"the checkpoint has {name!r} of shape {tuple(value.shape)} for a "
+                        f"parameter of shape {tuple(param.shape)}: create the same model"
+                    )
         super().load_state_dict(state_dict)
 
     @torch.no_grad()

@@ -76,9 +76,16 @@ class ResumableBatchSampler(Sampler[list[int]]):
                 f"the checkpoint has other data or batches ({state.get('data')} instead of "
                 f"{self._identity()}): create the sampler with the same labels and sizes"
             )
-        done = self._checked_done(state["batches_done"])
-        torch.Generator().set_state(state["generator"].cpu())  # raises before the state changes
-        self._start, self._done = state["generator"].cpu(), done
+        done = self._checked_done(state.get("batches_done"))
+        try:  # before the state changes
+            start = state["generator"].cpu()
+            torch.Generator().set_state(start)
+        except (KeyError, AttributeError, TypeError, RuntimeError) as error:
+            raise ParameterError(
+                "the checkpoint is damaged: its `generator` is not the state of a torch.Generator; "
+                "take an older one"
+            ) from error
+        self._start, self._done = start, done
         self._resumed = 0 < done < len(self)
         self.generator.set_state(self._start)
         if done == len(self):  # the next pass has the next seed
@@ -92,7 +99,7 @@ class ResumableBatchSampler(Sampler[list[int]]):
         """Fingerprint of the data and of the batches of all replicas."""
         raise NotImplementedError
 
-    def _checked_done(self, batches_done: int) -> int:
+    def _checked_done(self, batches_done: Any) -> int:
         why = "it is a number of batches"
         done = check_count(batches_done, "batches_done", at_least=0, why=why)
         if done > len(self):

@@ -63,7 +63,10 @@ def test_labels_of_another_name_can_be_evaluated(model: str) -> None:
 
 def test_the_stored_threshold_is_evaluated_on_new_data(model: str) -> None:
     assert as_json("evaluate", model, "new-loans.csv")["stored_threshold"] is None
-    assert "apmax threshold m.apmax" in run("evaluate", model, "new-loans.csv").stdout
+    shown = run("evaluate", model, "new-loans.csv").stdout
+    assert "apmax threshold m.apmax --top 5% --data FILE, with other labelled rows" in shown
+    many = run("evaluate", model, "valid.csv").stdout
+    assert "apmax threshold m.apmax --precision 0.5 --data FILE" in many  # of 30 alerts or more
     run("threshold", model, "--recall", "0.5", "--data", "valid.csv")
     stored = as_json("evaluate", model, "new-loans.csv")["stored_threshold"]
     run("predict", model, "new-loans.csv", "--out", "p.csv")
@@ -87,11 +90,12 @@ def test_data_without_labels_need_predict(model: str) -> None:
 
 def test_drift_is_reported_on_stderr_in_json_and_in_the_report(model: str) -> None:
     pd.read_csv("new-loans.csv").assign(income="lots").to_csv("odd.csv", index=False)
-    for command in ("predict", "evaluate"):
-        result = run(command, model, "odd.csv")
+    for command, *option in (["predict", "--allow-empty"], ["evaluate"]):
+        result = run(command, model, "odd.csv", *option)
         assert "warning: 'income': 400 of 400 values are not a number" in result.stderr
         assert "warning" not in result.stdout
-        assert as_json(command, model, "odd.csv")["warnings"][0].startswith("'income': 400")
+        found = as_json(command, model, "odd.csv", *option)["warnings"]
+        assert found[0].startswith("'income': 400")
         assert "warning" not in run(command, model, "new-loans.csv").stderr
     run("report", model, "odd.csv", "-o", "odd.html")
     assert "Warning: &#39;income&#39;: 400 of 400" in Path("odd.html").read_text()
@@ -123,7 +127,8 @@ def test_drift_is_reported_against_the_training_data(model: str) -> None:
     frame = made_loans(400, 1)
     frame.assign(income=frame["income"] * 3).to_csv("rich.csv", index=False)
     shown = run("evaluate", model, "rich.csv")
-    assert "large shift of 'income' since training (PSI " in shown.stderr
+    assert "shift since training: 'income' (PSI " in shown.stderr
+    assert "if AP is below that of training (0." in shown.stderr
     run("report", model, "rich.csv", "-o", "rich.html", "--csv", "tables")
     drift = pd.read_csv("tables/drift.csv").set_index("column")
     assert drift.loc["income", "size"] == "large"

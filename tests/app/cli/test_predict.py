@@ -22,7 +22,9 @@ def test_predictions_as_csv_parquet_json_and_on_stdout(model: str) -> None:
     np.testing.assert_array_equal(predicted["label"] == "yes", predicted["probability"] >= 0.5)
     run("predict", model, "new-loans.csv", "--out", "p.parquet")
     pd.testing.assert_frame_equal(pd.read_parquet("p.parquet"), predicted)
-    assert as_json("predict", model, "new-loans.csv") == {
+    result = as_json("predict", model, "new-loans.csv")
+    assert {shift["size"] for shift in result.pop("drift")} == {"small"}
+    assert result == {
         **predicted.to_dict("list"),
         "decision": {
             "rule": "probability ≥ 0.5",
@@ -168,3 +170,37 @@ def test_columns_of_the_output_do_not_depend_on_the_number_of_alerts(model: str)
     assert [*predicted("valid.csv", *options).columns] == [
         *("row", "probability", "log_odds", "label", "reason_1", "reason_2")
     ]
+
+
+def test_shifts_since_training_are_noted_without_labels(model: str) -> None:
+    frame = made_loans(400, 1).drop(columns="defaulted")
+    frame.assign(income=frame["income"] * 3).to_csv("rich.csv", index=False)
+    shown = run("predict", model, "rich.csv", "-o", "p.csv").stderr
+    assert "note: shift since training: 'income' (PSI " in shown
+    assert f"run `apmax evaluate {model} FILE` on labelled rows like these" in shown
+    drift = as_json("predict", model, "rich.csv", "-o", "p.csv")["drift"]
+    assert {one["column"]: one["size"] for one in drift}["income"] == "large"
+    assert "shift" not in run("predict", model, "new-loans.csv", "-o", "p.csv").stderr
+    assert "shift" not in run("--quiet", "predict", model, "rich.csv", "-o", "p.csv").stderr
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (None, "'income' is empty, but had values in 94% of the rows in training"),
+        ("lots", "'income': 30 of 30 values are not a number (first 'lots')"),
+    ],
+)
+def test_a_column_that_lost_all_its_values_is_an_error(
+    model: str, values: str | None, message: str
+) -> None:
+    made_loans(30, 1).assign(income=values).to_csv("lost.csv", index=False)
+    refused = run("predict", model, "lost.csv", "-o", "p.csv", fails=True).stderr
+    assert f"error: lost.csv: {message}" in refused
+    assert "--allow-empty" in refused
+    assert not Path("p.csv").exists()
+    result = as_json("predict", model, "lost.csv", "-o", "p.csv", "--allow-empty")
+    assert result["rows"] == 30
+    assert result["warnings"][0].startswith(message)
+    made_loans(1, 1).assign(income=None).to_csv("one.csv", index=False)
+    assert as_json("predict", model, "one.csv", "-o", "p.csv")["rows"] == 1

@@ -21,6 +21,7 @@ from apmax.app.cli.console import ProgressLog
 from apmax.app.io import load
 from apmax.app.model import load_model
 from apmax.tabular import NAMES
+from apmax.tabular.budget import TooShortError
 from apmax.tabular.search import Search
 from tests.app.loans import as_json, made_loans, run
 
@@ -310,3 +311,18 @@ def test_a_test_file_equal_to_the_training_file_is_reported(folder: Path) -> Non
     (found,) = as_json("train", "loans.csv", *options, *FAST)["findings"]
     assert (found["column"], found["kind"]) == (None, "test")
     assert "same rows" in run("train", "loans.csv", *options, "--strict", fails=True).stderr
+
+
+def test_a_time_limit_that_is_too_short_names_one_in_minutes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise TooShortError("the time limit is too small", 100.0)
+
+    monkeypatch.setattr(training, "_compare_library", refuse)
+    options = ("--target", "defaulted", "--minutes", "0.1")
+    refused = run("train", "loans.csv", *options, fails=True).stderr
+    assert "error: --minutes 0.1 is too short for one model" in refused
+    enough = re.search(r"use --minutes ([\d.]+) or more", refused)
+    assert enough is not None
+    assert float(enough[1]) >= 1.9  # 100 s, with a tenth for everything else

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from math import isnan
@@ -13,7 +12,7 @@ import typer
 
 from apmax.app.cli import options
 from apmax.app.cli.console import Console, check_outputs, command_line, make_table
-from apmax.app.cli.inputs import Columns, Labels, Reading
+from apmax.app.cli.inputs import Columns, Fitting, Labels, Reading
 from apmax.app.cli.report import write_files
 
 if TYPE_CHECKING:  # slow imports are left to the command
@@ -26,21 +25,14 @@ if TYPE_CHECKING:  # slow imports are left to the command
 def compare(
     context: typer.Context,
     data: options.Data,
-    columns: Columns,
     labels: Labels,
-    reading: Reading,
-    target: options.Target = None,
-    positive: options.Positive = None,
-    rest: options.Rest = False,
-    model: options.ModelName = "auto",
-    minutes: options.Minutes = None,
-    jobs: options.Jobs = -1,
-    rows: options.Rows = None,
-    folds: options.Folds = 5,
+    fitting: Fitting,
+    folds: Annotated[int, typer.Option(help="Number of cross-validation folds.")] = 5,
     repeats: Annotated[int, typer.Option(help="Number of cross-validations.")] = 1,
     report: options.ReportFile = None,
-    seed: options.Seed = 0,
-    strict: options.Strict = False,
+    *,
+    columns: Columns,
+    reading: Reading,
 ) -> None:
     """Compare models by cross-validation, as `apmax train` does, without writing a model.
 
@@ -48,22 +40,17 @@ def compare(
     """
     console: Console = context.obj
     with console.errors():
-        started = time.perf_counter()
         check_outputs(report, inputs=[data])
-        dataset = options.load_training_data(
-            data, target, positive, rest, columns, labels, reading, rows
-        )
+        dataset = options.load_training_data(data, columns, labels, reading, fitting.rows)
         console.warn(dataset.notes)
-        findings = options.check_leaks(console, dataset, strict)
+        findings = options.check_leaks(console, dataset, fitting.strict)
         notes = [*dataset.notes, *(one.message for one in findings)]
-        limits = {"minutes": minutes, "started": started, "jobs": jobs}
-        settings = {"model": model, "seed": seed, **limits}
         show_comparison(
             console,
             dataset,
             report,
             notes,
-            {**settings, "folds": folds, "repeats": repeats},
+            {**fitting.settings(), "folds": folds, "repeats": repeats},
             findings=[asdict(one) for one in findings],
         )
 
@@ -101,9 +88,15 @@ def leaderboard_table(trained: TrainedModel, dataset: Dataset) -> Table:
 
     facts, y = trained.model.facts, dataset.labels()
     random = float(np.average(y, weights=dataset.weight))
+    rows = f"{y.sum():,} positives in {y.size:,} rows"
+    if dataset.stands_for is not None:
+        rows += f", a weighted sample of {dataset.stands_for.sum():,.0f}"
+    scored = int((~np.isnan(trained.out_of_fold[facts["model"]])).sum())
+    if scored < y.size:
+        rows += f", tested on {scored:,} of them"
     title = (
         f"{dataset.source.name}: average precision in {facts['folds']} folds (random "
-        f"{random:.4f}; {y.sum():,} positives in {y.size:,} rows)"
+        f"{random:.4f}; {rows})"
     )
     table = make_table(title, "model", "AP ± SE", "to the best ± SE", "log-loss", "seconds", "")
     for one in trained.leaderboard:

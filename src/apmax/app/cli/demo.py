@@ -33,3 +33,4 @@ def demo(
         dataset = load(DATA, target=TARGET)
         page, tables = out / "report.html", out / "tables"
         show_comparison(console, dataset, page, settings=SETTINGS, title=TITLE, csv=tables)
+        console.say(f"to train a model on these data: apmax train {DATA} --target {TARGET}")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import typer
 
 from apmax.app.cli import inputs, options
 from apmax.app.cli.console import Console, check_outputs, make_table
 from apmax.app.cli.report import write_model_report
+
+if TYPE_CHECKING:  # slow imports are left to the command
+    from apmax.app.model import Model
 
 
 def evaluate(
@@ -17,9 +21,6 @@ def evaluate(
     data: options.Data,
     labels: inputs.Labels,
     reading: inputs.Reading,
-    target: options.Target = None,
-    positive: options.Positive = None,
-    rest: options.Rest = False,
     weight: options.Weight = None,
     report: options.ReportFile = None,
 ) -> None:
@@ -30,16 +31,14 @@ def evaluate(
     console: Console = context.obj
     with console.errors():
         from apmax import average_precision
-        from apmax.app.decisions import at_threshold, shown_threshold
-        from apmax.app.drift import psi
+        from apmax.app.decisions import FEW_ALERTS, at_threshold, shown_threshold
+        from apmax.app.drift import shift_note
         from apmax.app.report.calibration import calibration
         from apmax.app.report.measures import operating_points, top_rows
         from apmax.app.report.results import ScoredModel
 
         check_outputs(report, inputs=[model, data])
-        scored = options.score_labelled_data(
-            console, model, data, target, positive, rest, labels, reading, weight
-        )
+        scored = options.score_labelled_data(console, model, data, labels, reading, weight)
         y, mass = scored.dataset.labels(), scored.dataset.weight
         result = ScoredModel(scored.model.name, y, scored.probability, mass)
         ap = average_precision(y, scored.log_odds, sample_weight=mass)
@@ -81,23 +80,33 @@ def evaluate(
             "stored_threshold": stored and asdict(stored),
             "calibration": verdict,
         }
-        shifts = (
-            []
-            if scored.model.profile is None
-            else psi(scored.model.profile, scored.dataset.X, scored.probability)
-        )
+        shifts = scored.model.shifts(scored.dataset.X, scored.probability)
         drift = [shift._asdict() for shift in shifts]
         console.show({**found, "drift": drift, "warnings": scored.warnings}, table)
         console.say(verdict)
-        for shift in shifts:
-            if shift.size != "small":
-                text = (
-                    f"{shift.size} shift of {shift.column!r} since training (PSI {shift.psi:.2f})"
-                )
-                console.note(text)
+        if note := shift_note(shifts):
+            console.note(note)
+            console.note(
+                f"if AP is below that of training{_cross_validated(scored.model)}, train again "
+                "with recent rows"
+            )
         if stored is None:
-            reached = [p for p, point in points.items() if point is not None and p <= 0.8]
-            rule = f"--precision {max(reached)}" if reached else "--top 5%"
-            console.say(f"to choose when to alert: apmax threshold {model} --data {data} {rule}")
+            reached = [
+                precision
+                for precision, point in points.items()
+                if point is not None and point.alert_rate * y.size >= FEW_ALERTS
+            ]
+            rule = f"--precision {min(0.8, max(reached))}" if reached else "--top 5%"
+            console.say(
+                f"to choose when to alert: apmax threshold {model} {rule} --data FILE, with other "
+                "labelled rows than these: a threshold does slightly worse on new rows than on "
+                "those that chose it"
+            )
         if report is not None:
             write_model_report(console, report, scored)
+
+
+def _cross_validated(model: Model) -> str:
+    """Return the AP of the leaderboard in brackets, if it is known."""
+    one = next((one for one in model.leaderboard or () if one.chosen), None)
+    return "" if one is None else f" ({one.ap:.4f} ± {one.ap_se:.4f})"

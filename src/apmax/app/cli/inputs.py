@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -67,28 +68,73 @@ class Reading:
         return {"numbers": NumberReader(given, known or {}), "encoding": self.encoding}
 
 
+DropUnlabelled = Annotated[
+    bool, typer.Option("--drop-unlabelled", help="Leave out rows without a label.")
+]
+
+
 @dataclass(frozen=True)
 class Labels:
-    """What to do with rows without a label."""
+    """Where the labels are, and what they mean."""
 
-    drop_unlabelled: Annotated[
-        bool, typer.Option("--drop-unlabelled", help="Leave out rows without a label.")
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help='Column to predict: name, number from 1, or "last". Not for LIBSVM and NPZ.'
+        ),
+    ] = None
+    positive: Annotated[str | None, typer.Option(help="Label to find. Default: the rarer one.")] = (
+        None
+    )
+    rest: Annotated[bool, typer.Option("--rest", help="Treat all other labels as negative.")] = (
+        False
+    )
+    drop_unlabelled: DropUnlabelled = False
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """Which models are fitted, to which rows, and how long it may take."""
+
+    model: Annotated[
+        str, typer.Option("--model", help="auto, trees, linear, or a name of the leaderboard.")
+    ] = "auto"
+    minutes: Annotated[float | None, typer.Option(help="Time limit in minutes. Default: none.")] = (
+        None
+    )
+    jobs: Annotated[int, typer.Option(help="Number of processes. Default: one per core.")] = -1
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            help="Most rows to train on: all positives, and other rows, weighted. Default: "
+            "all, or those that fit into memory."
+        ),
+    ] = None
+    seed: Annotated[int, typer.Option(help="Random seed of folds, held-out rows and models.")] = 0
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop if a column may reveal the target or is an ID.")
     ] = False
+    started: float = field(default_factory=time.perf_counter, init=False)
+    """When the time limit began."""
+
+    def settings(self) -> dict[str, Any]:
+        """Return the arguments of `train_model`."""
+        names = ("model", "minutes", "jobs", "seed", "started")
+        return {name: getattr(self, name) for name in names}
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
     """Replace parameters that are groups of options by these, and add the output options."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
-    given = inspect.signature(command).parameters.values()
-    shown = [
-        one.replace(annotation=hints[one.name], kind=one.KEYWORD_ONLY)
-        for one in given
-        if one.name not in groups
-    ]
-    for kind in groups.values():
-        types = get_type_hints(kind, include_extras=True)
-        shown += [_option(one.name, types[one.name], one.default) for one in fields(kind)]
+    shown = []
+    for one in inspect.signature(command).parameters.values():
+        if one.name in groups:
+            types = get_type_hints(groups[one.name], include_extras=True)
+            options = _options(groups[one.name])
+            shown += [_option(each.name, types[each.name], each.default) for each in options]
+        else:
+            shown.append(_option(one.name, hints[one.name], one.default))
     shown += [_option(name, kind, False) for name, kind in OUTPUT.items()]
 
     @wraps(command)
@@ -96,7 +142,7 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
         for name in OUTPUT:
             setattr(context.obj, name, values.pop(name) or getattr(context.obj, name))
         made = {
-            name: kind(**{one.name: values.pop(one.name) for one in fields(kind)})
+            name: kind(**{one.name: values.pop(one.name) for one in _options(kind)})
             for name, kind in groups.items()
         }
         command(context=context, **values, **made)
@@ -104,6 +150,10 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in shown}
     return run
+
+
+def _options(group: Any) -> list[Any]:
+    return [one for one in fields(group) if one.init]
 
 
 def _option(name: str, kind: Any, default: Any) -> inspect.Parameter:

@@ -24,45 +24,15 @@ Data = Annotated[
         help="CSV, TSV, JSON lines, Excel, Parquet, Feather, LIBSVM or NPZ file; - is stdin."
     ),
 ]
-Target = Annotated[
-    str | None,
-    typer.Option(help='Column to predict: name, number from 1, or "last". Not for LIBSVM and NPZ.'),
-]
-Positive = Annotated[str | None, typer.Option(help="Label to find. Default: the rarer one.")]
-Rest = Annotated[bool, typer.Option("--rest", help="Treat all other labels as negative.")]
 ModelFile = Annotated[Path, typer.Argument(help="Model file written by `apmax train`.")]
 ReportFile = Annotated[Path | None, typer.Option("--report", help="Write an HTML report here.")]
-Strict = Annotated[
-    bool, typer.Option("--strict", help="Stop if a column may reveal the target or is an ID.")
-]
-Seed = Annotated[int, typer.Option(help="Random seed of folds, held-out rows and models.")]
-ModelName = Annotated[
-    str, typer.Option("--model", help="auto, trees, linear, or a name of the leaderboard.")
-]
-Minutes = Annotated[float | None, typer.Option(help="Time limit in minutes. Default: none.")]
-Jobs = Annotated[int, typer.Option(help="Number of processes. Default: one per core.")]
-Folds = Annotated[int, typer.Option(help="Number of cross-validation folds.")]
-Rows = Annotated[
-    int | None,
-    typer.Option(
-        help="Most rows to train on: all positives, and other rows, weighted. Default: "
-        "all, or those that fit into memory."
-    ),
-]
 Weight = Annotated[
     str | None, typer.Option(help="Column of sample weights. Default: that of training, if any.")
 ]
 
 
 def load_training_data(
-    data: Path,
-    target: str | None,
-    positive: str | None,
-    rest: bool,
-    columns: Columns,
-    labels: Labels,
-    reading: Reading,
-    rows: int | None = None,
+    data: Path, columns: Columns, labels: Labels, reading: Reading, rows: int | None
 ) -> Dataset:
     """Load a file whose labels must be known, or a sample if it does not fit into memory."""
     from apmax.app.table_sample import load_sample
@@ -71,9 +41,9 @@ def load_training_data(
     dataset = load_sample(
         data,
         rows,
-        target=target,
-        positive=positive,
-        against_rest=rest,
+        target=labels.target,
+        positive=labels.positive,
+        against_rest=labels.rest,
         roles=columns.roles(),
         drop_unlabelled=labels.drop_unlabelled,
         **reading.arguments(),
@@ -124,9 +94,6 @@ def score_labelled_data(
     console: Console,
     model: Path,
     data: Path,
-    target: str | None,
-    positive: str | None,
-    rest: bool,
     labels: Labels,
     reading: Reading,
     weight: str | None = None,
@@ -139,13 +106,13 @@ def score_labelled_data(
     from apmax.app.target import same_label
 
     loaded = load_model(model)
-    wanted = positive or loaded.positive
+    wanted = labels.positive or loaded.positive
     try:
         dataset = load(
             data,
-            target=target or loaded.target,
+            target=labels.target or loaded.target,
             positive=wanted,
-            against_rest=rest or loaded.against_rest,
+            against_rest=labels.rest or loaded.against_rest,
             text=loaded.text_columns(),
             roles=Roles(weight=weight),
             drop_unlabelled=labels.drop_unlabelled,
@@ -153,7 +120,7 @@ def score_labelled_data(
             **reading.arguments(loaded.number_formats()),
         )
     except UnknownNameError as error:
-        if target is not None or "--weight" in str(error):
+        if labels.target is not None or "--weight" in str(error):
             raise
         raise ParameterError(
             f"{data} has no column {loaded.target!r}, the target of the model: name the column of "
@@ -165,7 +132,7 @@ def score_labelled_data(
     found = [label for label in dataset.counts if same_label(label, loaded.positive)]
     if found and not same_label(wanted, loaded.positive):
         raise ParameterError(
-            f"`--positive` = {positive!r} is not what the model was trained for: it finds "
+            f"`--positive` = {wanted!r} is not what the model was trained for: it finds "
             f"{found[0]!r}"
         )
     notes = loaded.warnings_for(dataset)

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apmax.app.cli.console import Console, check_outputs
-from apmax.app.cli.inputs import Labels, Reading
+from apmax.app.cli.inputs import DropUnlabelled, Labels, Reading
 from apmax.app.cli.options import Data, ModelFile
 from apmax.app.cli.threshold import Cost, Precision, Recall, Top, choose_on
-from apmax.errors import ParameterError
-from apmax.validation import check_real
+from apmax.errors import InputError, ParameterError
 
 if TYPE_CHECKING:  # slow imports are left to the command
     from apmax.app.decisions import Decision, Rule
@@ -28,8 +27,6 @@ def predict(
     context: typer.Context,
     model: ModelFile,
     data: Data,
-    labels: Labels,
-    reading: Reading,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="CSV or Parquet file. Default: CSV to stdout."),
@@ -55,6 +52,16 @@ def predict(
         bool,
         typer.Option("--only-alerts", help="Write alerts only, the highest probability first."),
     ] = False,
+    allow_empty: Annotated[
+        bool,
+        typer.Option(
+            "--allow-empty",
+            help="Predict although a column is empty or unreadable that had values in training.",
+        ),
+    ] = False,
+    drop_unlabelled: DropUnlabelled = False,
+    *,
+    reading: Reading,
 ) -> None:
     """Predict the probability of the positive label for every row of a file.
 
@@ -71,9 +78,10 @@ def predict(
         from scipy.special import expit
 
         from apmax.app.decisions import make_rule
-        from apmax.app.files import write_file
+        from apmax.app.drift import shift_note
         from apmax.app.io import load
         from apmax.app.model import load_model
+        from apmax.validation import check_real
 
         check_outputs(out, inputs=[model, data, valid])
         if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
@@ -92,13 +100,23 @@ def predict(
             **reading.arguments(loaded.number_formats()),
         )
         columns = _identifiers(dataset, identifier, loaded.id)
+        if not allow_empty:
+            _check_columns(loaded, dataset)
         chosen = None
         if rule is not None and valid is not None:
+            labels = Labels(drop_unlabelled=drop_unlabelled)
             chosen = choose_on(console, model, valid, rule, labels, reading)[1]
         log_odds = loaded.log_odds(dataset.X)
         notes = loaded.warnings_for(dataset)
         console.warn(notes)
         probability = expit(log_odds)
+        shifts = loaded.shifts(dataset.X, probability)
+        if note := shift_note(shifts):
+            console.note(note)
+            console.note(
+                f"run `apmax evaluate {model} FILE` on labelled rows like these, and train again "
+                "if AP has fallen"
+            )
         alerts, decision = _decide(console, loaded, rule, chosen, probability)
         label = np.where(alerts, loaded.positive, loaded.negative)
         scores = dict(zip(OUTPUT, (probability, log_odds, label), strict=True))
@@ -109,20 +127,30 @@ def predict(
             frame = frame[alerts].sort_values("probability", ascending=False, kind="stable")
         if explain:
             frame = _with_reasons(console, frame, loaded, dataset, explain)
+        drift = [shift._asdict() for shift in shifts]
+        result = {"decision": decision, "drift": drift, "warnings": notes}
         found = f"{decision['alerts']:,} labelled {loaded.positive!r} ({_in_words(decision)})"
-        result = {"decision": decision, "warnings": notes}
-        if out is not None:
-            parquet = out.suffix.lower() == ".parquet"
-            stored = frame.to_parquet(None, index=False) if parquet else frame.to_csv(index=False)
-            write_file(out, stored if parquet else stored.encode())
-            console.show({"rows": probability.size, "out": str(out), **result})
-            rows = f"{probability.size:,} row{'s' * (probability.size != 1)}"
-            console.say(f"{rows}, {found} → {out}")
-        elif console.as_json:
-            console.show({**frame.to_dict("list"), **result})
-        else:
-            console.note(f"{probability.size:,} rows, {found}")
-            frame.to_csv(sys.stdout, index=False)
+        _write(console, frame, out, probability.size, found, result)
+
+
+def _write(
+    console: Console, frame: Any, out: Path | None, rows: int, found: str, result: dict[str, Any]
+) -> None:
+    """Write the table of predictions to a file or to stdout, and say what was found."""
+    from apmax.app.files import write_file
+
+    found = f"{rows:,} row{'s' * (rows != 1)}, {found}"
+    if out is not None:
+        parquet = out.suffix.lower() == ".parquet"
+        stored = frame.to_parquet(None, index=False) if parquet else frame.to_csv(index=False)
+        write_file(out, stored if parquet else stored.encode())
+        console.show({"rows": rows, "out": str(out), **result})
+        console.say(f"{found} → {out}")
+    elif console.as_json:
+        console.show({**frame.to_dict("list"), **result})
+    else:
+        console.note(found)
+        frame.to_csv(sys.stdout, index=False)
 
 
 def _with_reasons(console: Console, frame: Any, model: Model, dataset: Dataset, count: int) -> Any:
@@ -133,6 +161,17 @@ def _with_reasons(console: Console, frame: Any, model: Model, dataset: Dataset, 
     with console.progress("explaining", len(frame)) as advance:
         reasons = reasons_of(model, X, count, lambda done: advance("explaining", done, len(frame)))
     return frame.assign(**reasons)
+
+
+def _check_columns(model: Model, dataset: Dataset) -> None:
+    """Raise InputError if a column that the model relies on has no usable value."""
+    if model.preprocessor is not None:
+        model.preprocessor.check_columns(dataset.X)
+    if lost := model.lost_columns(dataset.X):
+        raise InputError(
+            f"{dataset.source}: {'; '.join(lost)}: correct the file, or predict without these "
+            "values with --allow-empty"
+        )
 
 
 def _check_rule(rule: Rule | None, model: Path, valid: Path | None) -> None:
@@ -156,7 +195,7 @@ def _decide(
     stored = model.operating_point if rule is None else chosen
     if stored is not None:
         where = "" if rule is not None else ", stored in the model"
-        used = Rule("threshold", stored.threshold, f"{stored.rule} on {stored.data}{where}")
+        used = Rule("threshold", stored.threshold, f"{stored}{where}")
     else:
         used = rule or Rule("threshold", 0.5, "probability ≥ 0.5")
     alerts = select(used, probability)

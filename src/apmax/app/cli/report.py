@@ -19,18 +19,16 @@ def report(
     context: typer.Context,
     model: options.ModelFile,
     data: options.Data,
-    labels: inputs.Labels,
-    reading: inputs.Reading,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path(
         "report.html"
     ),
     csv: Annotated[
         Path | None, typer.Option(help="Folder for the tables of the report as CSV files.")
     ] = None,
-    target: options.Target = None,
-    positive: options.Positive = None,
-    rest: options.Rest = False,
+    *,
+    labels: inputs.Labels,
     weight: options.Weight = None,
+    reading: inputs.Reading,
 ) -> None:
     """Write a self-contained HTML report of a model on labelled data.
 
@@ -41,9 +39,7 @@ def report(
         check_outputs(out, inputs=[model, data])
         if csv is not None and csv.exists() and not csv.is_dir():
             raise FileError(f"{csv} is a file: give `--csv` the name of a folder")
-        scored = options.score_labelled_data(
-            console, model, data, target, positive, rest, labels, reading, weight
-        )
+        scored = options.score_labelled_data(console, model, data, labels, reading, weight)
         tables = write_model_report(console, out, scored, csv=csv)
         written = {"report": str(out), "tables": [str(table) for table in tables]}
         console.show({**written, "warnings": scored.warnings})

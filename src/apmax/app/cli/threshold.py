@@ -32,16 +32,14 @@ def threshold(
     context: typer.Context,
     model: options.ModelFile,
     data: Annotated[Path, typer.Option(help="Labelled data that were not used for training.")],
-    labels: inputs.Labels,
-    reading: inputs.Reading,
     precision: Precision = None,
     recall: Recall = None,
     top: Top = None,
     cost: Cost = None,
-    target: options.Target = None,
-    positive: options.Positive = None,
-    rest: options.Rest = False,
+    *,
+    labels: inputs.Labels,
     weight: options.Weight = None,
+    reading: inputs.Reading,
 ) -> None:
     """Choose the threshold of alerts on labelled data and store it in the model.
 
@@ -60,9 +58,7 @@ def threshold(
         rule = make_rule(precision=precision, recall=recall, top=top, cost=cost)
         if rule is None:
             raise ParameterError("give one of --precision, --recall, --top and --cost")
-        scored, chosen = choose_on(
-            console, model, data, rule, labels, reading, target, positive, rest, weight
-        )
+        scored, chosen = choose_on(console, model, data, rule, labels, reading, weight)
         notes = list(scored.warnings)
         if chosen.alerts < FEW_ALERTS:
             notes.append(
@@ -71,7 +67,7 @@ def threshold(
             )
             console.warn(notes[-1:])
         save_model(replace(scored.model, operating_point=chosen), model)
-        title = f"{chosen.rule} on {chosen.data}: probability ≥ {shown_threshold(chosen.threshold)}"
+        title = f"{chosen}: probability ≥ {shown_threshold(chosen.threshold)}"
         table = make_table(title, "expect", "share", "rows")
         parts = {
             "alerts": (chosen.alerts, chosen.rows),
@@ -93,17 +89,12 @@ def choose_on(
     rule: Rule,
     labels: inputs.Labels,
     reading: inputs.Reading,
-    target: str | None = None,
-    positive: str | None = None,
-    rest: bool = False,
     weight: str | None = None,
 ) -> tuple[options.Scored, Decision]:
     """Score labelled data and choose the threshold of a rule on them."""
     from apmax.app.decisions import choose
 
-    scored = options.score_labelled_data(
-        console, model, data, target, positive, rest, labels, reading, weight
-    )
+    scored = options.score_labelled_data(console, model, data, labels, reading, weight)
     dataset = scored.dataset
     y, name = dataset.labels(), dataset.source.name
     return scored, choose(rule, y, scored.probability, name, dataset.weight)

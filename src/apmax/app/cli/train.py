@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,27 +24,20 @@ if TYPE_CHECKING:  # slow imports are left to the command
 def train(
     context: typer.Context,
     data: options.Data,
-    columns: inputs.Columns,
     labels: inputs.Labels,
-    reading: inputs.Reading,
-    target: options.Target = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write.")] = Path(
         "model.apmax"
     ),
-    positive: options.Positive = None,
-    rest: options.Rest = False,
-    model: options.ModelName = "auto",
-    minutes: options.Minutes = None,
-    jobs: options.Jobs = -1,
-    rows: options.Rows = None,
+    *,
+    fitting: inputs.Fitting,
     test: Annotated[Path | None, typer.Option(help="Test data, not used for training.")] = None,
     holdout: Annotated[
         float | None,
         typer.Option(help="Share of the rows to keep for a test instead of training, as 0.2."),
     ] = None,
     report: options.ReportFile = None,
-    seed: options.Seed = 0,
-    strict: options.Strict = False,
+    columns: inputs.Columns,
+    reading: inputs.Reading,
 ) -> None:
     """Compare models on a data file, and write the best one to a model file.
 
@@ -62,23 +54,19 @@ def train(
         from apmax.app.model import save_model
         from apmax.errors import ParameterError
 
-        started = time.perf_counter()
         check_outputs(out, report, inputs=[data, test])
         if test is not None and holdout is not None:
             raise ParameterError("--test and --holdout exclude each other: each gives test rows")
         cli.interrupt_message = "stopped; no model was written"
-        dataset = options.load_training_data(
-            data, target, positive, rest, columns, labels, reading, rows
-        )
+        dataset = options.load_training_data(data, columns, labels, reading, fitting.rows)
         console.warn(dataset.notes)
         learnt, tested = dataset, None
         if test is not None:
             tested = _load_test(dataset, test, labels, reading)
         elif holdout is not None:
-            learnt, tested = hold_out(dataset, holdout, seed)
-        findings = options.check_leaks(console, dataset, strict, tested if test else None)
-        limits: dict[str, Any] = {"minutes": minutes, "started": started, "jobs": jobs}
-        trained = fit(console, learnt, model=model, seed=seed, **limits)
+            learnt, tested = hold_out(dataset, holdout, fitting.seed)
+        findings = options.check_leaks(console, dataset, fitting.strict, tested if test else None)
+        trained = fit(console, learnt, **fitting.settings())
         console.warn(trained.warnings)
         notes = [*dataset.notes, *(one.message for one in findings), *trained.warnings]
         trained.model.facts.update(command=command_line(), data_sha256=digest(data))

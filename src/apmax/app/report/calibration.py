@@ -17,7 +17,7 @@ MAX_BINS = 10
 LEAST_VARIANCE = 5.0
 """Expected variance of the positives in a bin, for which a normal distribution is accurate."""
 FEW_POSITIVES = 10
-"""With fewer positives there is no verdict."""
+"""With fewer positives there is no verdict; with fewer in a bin, counts replace its factor."""
 LEVEL = 0.05
 """Level of the test of calibration."""
 CLOSE = 1.1
@@ -74,10 +74,8 @@ def calibration(result: ScoredModel) -> Calibration:
     low, high = _wilson(observed, sums(v) ** 2 / sums(v**2))
     ends = np.append(starts[1:], p.size) - 1
     ranges = list(zip(p[starts], p[ends], strict=True))
-    factor = expected / np.maximum(found, 0.5 * sums(v) / rows)
-    overall = float(expected.sum() / found.sum())
     calibrated, summary, sentence = _verdict(
-        z, factor, overall, int(positives.sum()), ranges, p_value
+        z, expected * rows / sums(v), found * rows / sums(v), positives, ranges, p_value
     )
     return Calibration(
         p[starts],
@@ -115,14 +113,15 @@ def _starts(p: Floats, cumulative: Floats, variance: float) -> Counts:
 
 def _verdict(
     z: Floats,
-    factor: Floats,
-    overall: float,
-    positives: int,
+    expected: Floats,
+    found: Floats,
+    positives: Counts,
     ranges: list[tuple[float, float]],
     p_value: float,
 ) -> tuple[bool, str, str]:
-    if positives < FEW_POSITIVES:
-        return True, "–", f"{positives} positives are too few to judge the calibration."
+    """Return whether the probabilities are calibrated, in a few words and in a sentence."""
+    if positives.sum() < FEW_POSITIVES:
+        return True, "–", f"{positives.sum()} positives are too few to judge the calibration."
     test = f"χ² test, p {_shown(p_value)}, level {100 * LEVEL:g} %"
     if p_value >= LEVEL:
         return (
@@ -130,6 +129,7 @@ def _verdict(
             "within sampling error",
             f"The probabilities are calibrated within sampling error ({test}).",
         )
+    factor = expected / np.maximum(found, 0.5)
     far = np.maximum(factor, 1 / factor) > CLOSE
     if not far.any():
         return (
@@ -144,10 +144,15 @@ def _verdict(
     if worst in (0, z.size - 1):
         where = f"above {low:.2g}" if worst else f"below {high:.2g}"
     detail = f"{_off(float(factor[worst]))} {where}"
+    if min(positives[worst], expected[worst]) < FEW_POSITIVES:
+        side = "high" if factor[worst] > 1 else "low"
+        counts = f"{found[worst]:.3g} positives, {expected[worst]:.3g} expected"
+        detail = f"too {side} {where}: {counts}"
+    overall = _off(float(expected.sum() / found.sum()))
     return (
         False,
         detail,
-        f"The probabilities are not calibrated: {_off(overall)} overall, and {detail} ({test}).",
+        f"The probabilities are not calibrated: {overall} overall, and {detail} ({test}).",
     )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from apmax.app.features import MISSING
 from apmax.app.report.plots import plot_effect, to_svg
+from apmax.tabular.columns import MISSING
 from apmax.tabular.effects import CategoryEffect, Effect, Margin, NumberEffect, PairEffect
 from apmax.validation import Floats
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from apmax.app.drift import psi
 from apmax.app.io import Dataset
 from apmax.app.model import Model
 from apmax.app.report.effects import traced_effects
@@ -121,7 +120,7 @@ def model_report(
         on_new_data=True,
         threshold=None if model.operating_point is None else model.operating_point.threshold,
         **_explanation(model, dataset),
-        drift=() if model.profile is None else psi(model.profile, dataset.X, probabilities),
+        drift=model.shifts(dataset.X, probabilities),
         warnings=warnings,
         facts=facts,
         command=command,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from apmax.app.files import write_file
 from apmax.app.report.calibration import calibration
@@ -20,16 +20,10 @@ Row = dict[str, Any]
 def write_tables(report: Report, folder: Path) -> list[Path]:
     """Write one CSV file per table that has rows, and return the files."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for name, rows in tables(report).items():
-        if rows:
-            text = io.StringIO(newline="")
-            writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
-            written.append(folder / f"{name}.csv")
-            write_file(written[-1], text.getvalue().encode())
-    return written
+    files = {folder / f"{name}.csv": rows for name, rows in tables(report).items() if rows}
+    for file, rows in files.items():
+        write_file(file, pd.DataFrame(rows).to_csv(index=False).encode())
+    return [*files]
 
 
 def tables(report: Report) -> dict[str, list[Row]]:

@@ -64,7 +64,7 @@
       expected: perThousand(costAt(model, k) / model.rows),
       ratio: missCost,
       cheapest: describeCost(model, k),
-      option: `apmax predict --threshold ${threshold}`,
+      option: `apmax predict MODEL DATA --threshold ${threshold}`,
       tp: count(right),
       fn: count(model.positives - right),
       fp: count(wrong),

@@ -1,4 +1,4 @@
-"""One BLAS thread during small fits.
+"""One BLAS thread during fits with small products.
 
 A matrix-vector product of a few megabytes gains nothing from a second thread, and waiting for
 threads makes fits several times slower when other programs use the cores.
@@ -23,7 +23,7 @@ class _Limit:
 
 
 @contextmanager
-def one_blas_thread(entries: int) -> Iterator[None]:
+def one_blas_thread(entries: int = 0) -> Iterator[None]:
     """Limit BLAS to one thread inside the block if X has few entries.
 
     The limit is global: the first of several concurrent fits sets it, the last one restores it.

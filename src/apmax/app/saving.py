@@ -1,0 +1,150 @@
+"""Write models that were fitted in Python to model files."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from apmax.app.archive import LABELS
+from apmax.app.drift import profile
+from apmax.app.features import CATEGORY, NUMBER, TableEncoder, TablePreprocessor
+from apmax.app.model import Model, model_content, model_from, save_model
+from apmax.app.pipeline import ModelPipeline
+from apmax.app.stored_models import positive_label
+from apmax.errors import LabelError, ParameterError, ShapeError
+from apmax.linear.base import LinearAPModel
+from apmax.tabular import AdditiveAPClassifier, AutoAPClassifier
+from apmax.validation import Floats
+
+CLASSIFIERS = (AutoAPClassifier, AdditiveAPClassifier, LinearAPModel, LogisticRegression)
+
+
+def save(
+    model: Any, path: str | os.PathLike[str], X: Any = None, *, target: str | None = None
+) -> None:
+    """Write a fitted model to a file for the command line and :func:`load`.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted :class:`~apmax.AutoAPClassifier`, :class:`~apmax.AdditiveAPClassifier`, linear
+        model of apmax or ``LogisticRegression``; a pipeline of an
+        :class:`~apmax.app.TablePreprocessor` and one of these; or what :func:`load` returns, whose
+        `operating_point_` is stored as well.
+    path : str or path
+        The file to write; it is replaced atomically.
+    X : DataFrame or array, optional
+        The training data, which the file needs if `model` was fitted to a frame without a
+        preprocessor. They also allow ``apmax predict`` to report shifts since training.
+    target : str, optional
+        Name of the column of labels, which ``apmax evaluate`` then uses by default.
+
+    Examples
+    --------
+    >>> import apmax
+    >>> model = apmax.AutoAPClassifier().fit(X, y)  # doctest: +SKIP
+    >>> apmax.save(model, "loans.apmax", X, target="defaulted")  # doctest: +SKIP
+    """
+    rows = X.to_pandas() if hasattr(X, "to_pandas") else X
+    stored = model.model if isinstance(model, ModelPipeline) else None
+    if stored is None:
+        stored = _described(model, rows)
+    if target is not None:
+        stored = replace(stored, target=target)
+    if X is not None:
+        probability = model_from(model_content(stored)).probability(rows)
+        _check_predictions(model, X, stored.classifier, probability)
+        kinds = {} if stored.preprocessor is None else stored.preprocessor.kinds_
+        held_out = _held_out(stored.classifier, probability)
+        stored = replace(stored, profile=profile(rows, kinds, held_out))
+    save_model(stored, path)
+
+
+def _described(model: Any, X: Any) -> Model:
+    """Return a model with its labels, and a preprocessor if it was fitted to a frame."""
+    steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
+    *first, classifier = steps
+    if not isinstance(classifier, CLASSIFIERS):
+        raise ParameterError(
+            f"a model file cannot hold {type(classifier).__name__}: fit AutoAPClassifier, "
+            "AdditiveAPClassifier or a linear model of apmax, or store the model with joblib"
+        )
+    if len(first) > 1 or not all(isinstance(step, TablePreprocessor) for step in first):
+        names = ", ".join(type(step).__name__ for step in first)
+        raise ParameterError(
+            f"a model file cannot hold the steps {names}: use apmax.app.TablePreprocessor as the "
+            "only step before the classifier, or store the pipeline with joblib"
+        )
+    check_is_fitted(classifier)
+    if not first and hasattr(classifier, "feature_names_in_"):
+        first = [_preprocessor_of(classifier, X)]
+    positive, negative = _labels(classifier)
+    name = getattr(classifier, "best_", type(classifier).__name__)
+    return Model(
+        Pipeline([*(("table", step) for step in first), ("classifier", classifier)]),
+        positive,
+        negative,
+        facts={"model": name, "features": int(classifier.n_features_in_)},
+        leaderboard=getattr(classifier, "leaderboard_", None),
+    )
+
+
+def _labels(classifier: Any) -> tuple[str, str]:
+    """Return the positive and the negative label as text."""
+    classes, positive = classifier.classes_.tolist(), positive_label(classifier)
+    kinds = {type(label) for label in classes}
+    if len(classes) != 2 or len(kinds) != 1 or not kinds <= {*LABELS}:
+        raise LabelError(
+            f"a model file cannot hold the labels {classes!r}: fit to two labels of one type, "
+            "text, numbers or booleans"
+        )
+    return str(positive), str(next(label for label in classes if label != positive))
+
+
+def _preprocessor_of(classifier: Any, X: Any) -> TablePreprocessor:
+    """Return a preprocessor that passes the columns of a frame on to the classifier."""
+    names = [str(name) for name in classifier.feature_names_in_]
+    if not hasattr(X, "columns") or [str(name) for name in X.columns] != names:
+        raise ShapeError(
+            "the model was fitted to a frame: pass the training data as `X`, or fit a pipeline of "
+            "apmax.app.TablePreprocessor and the classifier"
+        )
+    if not hasattr(classifier, "columns_"):
+        return TableEncoder().fit_kinds(X, dict.fromkeys(names, NUMBER))
+    columns = classifier.columns_
+    numeric = {names[k] for k in columns.numeric}
+    numeric |= {str(name) for name in X.select_dtypes("number")} - {
+        names[k] for k in columns.categorical
+    }
+    return TablePreprocessor().fit_kinds(
+        X, {name: NUMBER if name in numeric else CATEGORY for name in names}
+    )
+
+
+def _check_predictions(model: Any, X: Any, classifier: Any, probability: Floats) -> None:
+    """Raise ParameterError if the file would not predict as the model does."""
+    of_positive = classifier.classes_.tolist().index(positive_label(classifier))
+    expected = model.predict_proba(X)[:, of_positive]
+    if not np.allclose(probability, expected, rtol=1e-6, atol=1e-9):
+        row = int(np.argmax(np.abs(probability - expected)))
+        raise ParameterError(
+            f"the file would predict {probability[row]:.6g} for row {row}, and the model predicts "
+            f"{expected[row]:.6g}: convert categories to text before you fit the model"
+        )
+
+
+def _held_out(classifier: Any, fitted: Floats) -> Floats:
+    """Return the probabilities of the training rows by cross-validation, if they are known."""
+    found = getattr(classifier, "out_of_fold_", None)
+    if isinstance(found, dict):
+        found = found[classifier.best_]
+    if found is None or found.size != fitted.size:
+        return fitted
+    return np.asarray(expit(found[~np.isnan(found)]))
