@@ -1,7 +1,12 @@
-"""Time of a training step of ResNet-20 on one core, by layout, precision and compilation."""
+"""Time of a training step of ResNet-20 on one core, by layout and precision.
+
+``python -m benchmarks.network_step`` stores CPU times relative to torch's defaults in
+``docs/results/network_step.json``.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from itertools import product
@@ -9,13 +14,13 @@ from itertools import product
 import torch
 from torch import nn
 
-from benchmarks.timing import medians
+from benchmarks.timing import RESULTS, medians
 from experiments.deep.networks import build, crop_and_flip, normalise
 
 BATCH, IMAGES, REPEATS = 64, 2000, 15
 
 
-def training_step(*, last: bool, amp: bool, compiled: bool) -> Callable[[], None]:
+def training_step(*, last: bool, amp: bool) -> Callable[[], None]:
     """Return a step of cross-entropy and Adam; `last` stores the channels last."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randint(0, 256, (IMAGES, 3, 32, 32), dtype=torch.uint8, generator=generator)
@@ -23,7 +28,6 @@ def training_step(*, last: bool, amp: bool, compiled: bool) -> Callable[[], None
     order = torch.contiguous_format if not last else torch.channels_last
     network = build("resnet20", 0)
     network.to(memory_format=order)  # type: ignore[call-overload]
-    model = torch.compile(network) if compiled else network
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
     loss = nn.BCEWithLogitsLoss()
 
@@ -32,7 +36,7 @@ def training_step(*, last: bool, amp: bool, compiled: bool) -> Callable[[], None
         images = normalise(crop_and_flip(x[index], generator)).contiguous(memory_format=order)
         optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=amp):
-            logits = model(images)[:, 0]
+            logits = network(images)[:, 0]
         loss(logits, y[index]).backward()
         optimizer.step()
 
@@ -43,13 +47,17 @@ def main() -> int:
     """Print the time of each variant relative to the first."""
     torch.set_num_threads(1)
     titles, steps = [], []
-    for amp, last, compiled in product((False, True), (False, True), (False, True)):
+    for amp, last in product((False, True), (False, True)):
         names = ("bfloat16" if amp else "float32", "channels last" if last else "channels first")
-        titles.append(", ".join((*names, *["torch.compile"] * compiled)))
-        steps.append(training_step(last=last, amp=amp, compiled=compiled))
+        titles.append(", ".join(names))
+        steps.append(training_step(last=last, amp=amp))
     times = medians(REPEATS, *steps)
     for title, seconds in zip(titles, times, strict=True):
         print(f"{title:<40} {1000 * seconds:7.1f} ms {seconds / times[0]:6.2f}")
+    found = {
+        title: round(seconds / times[0], 3) for title, seconds in zip(titles, times, strict=True)
+    }
+    (RESULTS / "network_step.json").write_text(json.dumps(found, indent=1) + "\n")
     return 0
 
 

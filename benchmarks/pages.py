@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -15,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks import remedies, tabular, tabular_summary
-from benchmarks.linear_quality import MEAN_ABOVE, MOST_BELOW, MOST_LOSS
 from benchmarks.remedies import gains
 from benchmarks.tables import MOST_TRAINING_ROWS
 from benchmarks.timing import RESULTS
@@ -35,17 +35,6 @@ NAMES = {
     "auto-stack": '`AutoAPClassifier(select="stack")`',
 }
 
-RECIPE_NAMES = {
-    "baseline": "AP of the baseline",
-    "APLoss, Adam, lr 1e-3": "`APLoss(from_logits=True)`, Adam, lr 0.001",
-    "APLoss, Adam, lr 1e-2": "the same, lr 0.01",
-    "APLoss, ADAP, lr 1e-2": "the same, `ADAP`, lr 0.01",
-    "randomized coordinate, lr 1e-3": '`tracker="randomized_coordinate"`, lr 0.001',
-    "moving average, lr 1e-3": '`tracker="moving_average"`, lr 0.001',
-    "probabilities, γ = 20, lr 1e-3": "probabilities with γ = 20, lr 0.001",
-    "ExactAPHead": "`ExactAPHead`",
-}
-
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table in Markdown, between empty lines."""
@@ -53,20 +42,33 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n\n"
 
 
+def item(text: str) -> str:
+    """Return an item of a list, wrapped."""
+    return wrapped(f"- {text}", indent="  ")
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """Return a paragraph in lines of the usual length."""
+    return textwrap.fill(text, 119, subsequent_indent=indent, break_on_hyphens=False) + "\n"
+
+
 def gain(values: Sequence[float]) -> str:
     """Return mean ± standard error; bold if the mean exceeds the error."""
+    return gain_and_error(*_mean_and_error(values))
+
+
+def _mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     found = np.asarray(values)
-    mean, error = float(found.mean()), float(found.std(ddof=1) / np.sqrt(found.size))
-    return gain_and_error(mean, error)
+    return float(found.mean()), float(found.std(ddof=1) / np.sqrt(found.size))
 
 
 def gain_and_error(mean: float, error: float) -> str:
     """Return mean ± standard error; bold if the mean exceeds the error."""
-    text = _minus(f"{mean:+.4f}")
+    text = minus(f"{mean:+.4f}")
     return f"{f'**{text}**' if abs(mean) > error else text} ± {error:.4f}"
 
 
-def _minus(text: str) -> str:
+def minus(text: str) -> str:
     """Return the text with minus signs before numbers, and hyphens elsewhere."""
     return re.sub(r"-(?=\d)", "−", text)
 
@@ -84,7 +86,7 @@ def table_differences(pairs: Sequence[tuple[str, str]], *, median: bool = True) 
     for first, second in pairs:
         found = [*gains(lines, first, second).values()]
         up = f"{sum(value > 0 for value in found)} of {len(found)}"
-        middle = [_minus(f"{np.median(found):+.4f}")] if median else []
+        middle = [minus(f"{np.median(found):+.4f}")] if median else []
         rows.append([NAMES[first], NAMES[second], gain(found), *middle, up])
     header = ["model", "compared with", "mean gain in AP", *(["median"] if median else [])]
     return markdown([*header, "tables up"], rows)
@@ -93,15 +95,61 @@ def table_differences(pairs: Sequence[tuple[str, str]], *, median: bool = True) 
 def evidence() -> str:
     """Compare the models of tables with others, and say where AP training itself helps."""
     others = [("auto", other) for other in ("hgb", "catboost", "lightgbm-ap", "flaml")]
-    pairs = [*others, ("additive", "logistic"), ("additive-main", "spline-logistic")]
-    linear = max(row["apmax"] - row["logistic"] for row in _stored("linear_quality"))
-    return table_differences(pairs, median=False) + (
-        "- **On tables** the gain comes from better models and their combination, not from the "
-        "objective: with everything\n  else equal (last row), AP training gains nothing.\n"
-        f"- **Linear models** on raw features gain up to {linear:.2f} if they are too simple for "
-        "the data, and nothing elsewhere.\n"
-        "- **Networks** gain nothing beyond two standard errors. Train with cross-entropy; AP "
-        "training is a candidate.\n\n"
+    same_basis = ("additive-main", "spline-logistic")
+    table = table_differences([*others, ("additive", "logistic"), same_basis], median=False)
+    mean, error = _mean_and_error([*gains(table_lines(), *same_basis).values()])
+    clear = _clear_gains()
+    sets = ", ".join(f"{row['data']} {minus(f'{gained:+.3f}')}" for row, gained in clear)
+    networks = results_of("surrogate_quality")["test"]["network"]
+    best = max(
+        _mean_and_error([*found.values()]) for name, found in networks.items() if name != "baseline"
+    )
+    lines = [
+        f"**Tables.** AP training of the same model (last row) {_words(mean, error)}. The gain "
+        "comes from better models and their combination.",
+        "**Linear models.** AP training is above tuned logistic regression by more than two "
+        f"standard errors on {len(clear)} of {len(results_of('linear_quality'))} data sets "
+        f"({sets}).",
+        f"**Networks.** AP training after cross-entropy {_words(*best)}. Train with "
+        "cross-entropy, and treat AP training as a candidate.",
+    ]
+    return table_facts() + table + "".join(map(item, lines)) + "\n"
+
+
+def _words(mean: float, error: float) -> str:
+    """Say whether a gain exceeds two standard errors."""
+    figures = f"{minus(f'{mean:+.4f}')} ± {error:.4f}"
+    if abs(mean) <= 2 * error:
+        return f"gains nothing beyond two standard errors ({figures})"
+    return f"{'gains' if mean > 0 else 'loses'} AP ({figures})"
+
+
+def _clear_gains() -> list[tuple[dict[str, Any], float]]:
+    """Return the data sets on which APClassifierCV gains two standard errors, with the gain."""
+    found = [(row, row["apmax"] - row["logistic"]) for row in results_of("linear_quality")]
+    return [(row, gained) for row, gained in found if gained > 2 * row["error"]]
+
+
+def clear_gains() -> str:
+    """Say where APClassifierCV gains clearly, and how far boosted trees are ahead there."""
+    found = [
+        f"{row['data']} ({gained:+.3f}; boosted trees {row['trees'] - row['logistic']:+.3f})"
+        for row, gained in _clear_gains()
+    ]
+    text = (
+        "Gains over logistic regression of more than two standard errors, beside those of boosted"
+    )
+    return wrapped(minus(f"{text} trees: {', '.join(found)}."))
+
+
+def table_facts() -> str:
+    """Say how many tables there are, and how large."""
+    rows = {line["table"]: line["rows"] for line in table_lines() if "rows" in line}
+    return wrapped(
+        f"Test AP on {len(rows)} public tables with {min(rows.values()):,} to "
+        f"{max(rows.values()):,} training rows. Everything is chosen by cross-validation on "
+        "training rows. Means are over tables, ± the standard error over tables; in bold above one "
+        "standard error."
     )
 
 
@@ -109,7 +157,7 @@ def table_targets() -> str:
     """Show the targets of ``make bench-tabular`` and what was measured."""
     kept = {True: "yes", False: "no", None: "not measured"}
     found = tabular_summary.bars(tabular.read(tabular.RESULTS))
-    return markdown(["target", "reached"], [[_minus(bar.text), kept[bar.kept]] for bar in found])
+    return markdown(["target", "reached"], [[minus(bar.text), kept[bar.kept]] for bar in found])
 
 
 def splits(methods: Sequence[str]) -> str:
@@ -143,7 +191,7 @@ def gains_by_size() -> str:
 def speed(name: str) -> str:
     """Show measured ratios with their targets."""
     rows = []
-    for line in _stored(name):
+    for line in results_of(name):
         least, found, bar = line["at_least"], line["measured"], line["bar"]
         missed = "" if (found >= bar if least else found <= bar) else ", **missed**"
         rows.append([line["what"], f"{found:.3g}", f"{'≥' if least else '≤'} {bar:g}{missed}"])
@@ -152,109 +200,24 @@ def speed(name: str) -> str:
 
 def load(name: str) -> str:
     """Say how busy the machine was during a measurement."""
-    stored = _stored(name)
+    stored = results_of(name)
     found = [line["load"] for line in stored]
     cores = stored[0]["cores"]
     return f"Load average during the measurement: {min(found)}–{max(found)} on {cores} cores."
-
-
-def linear_quality() -> str:
-    """Show test AP of linear models and boosted trees on the sets of ``make bench-quality``."""
-    rows = [
-        [
-            row["data"],
-            f"{row['logistic']:.4f}",
-            f"{row['apmax']:.4f}",
-            gain_and_error(row["apmax"] - row["logistic"], row["error"]),
-            f"{row['trees']:.4f}",
-        ]
-        for row in _stored("linear_quality")
-    ]
-    header = ["data", "logistic regression", "APClassifierCV", "gain ± standard error"]
-    return markdown([*header, "boosted trees"], rows)
 
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= 3 else f"{len(names)} tables"
 
 
-def network_quality() -> str:
-    """Show gains of APLoss over cross-entropy, on training rows held out and on test sets."""
-    stored = _stored("surrogate_quality")
-    columns = [(rows, kind) for rows in ("held out", "test") for kind in ("linear", "network")]
-    rows = []
-    for recipe in [name for name in RECIPE_NAMES if name != "baseline"]:
-        found = [stored[part][kind].get(recipe) for part, kind in columns]
-        rows.append(
-            [RECIPE_NAMES[recipe], *("" if one is None else gain([*one.values()]) for one in found)]
-        )
-    means = [f"{np.mean([*stored[part][kind]['baseline'].values()]):.3f}" for part, kind in columns]
-    rows.insert(0, [RECIPE_NAMES["baseline"], *means])
-    header = ["", "held out, linear", "held out, network", "test, linear", "test, network"]
-    return markdown(header, rows)
-
-
-def network_gains(kind: str, rows: str, recipe: str) -> str:
-    """Show the gain of one recipe on each data set."""
-    found = _stored("surrogate_quality")[rows][kind][recipe]
-    return markdown([*found], [[_minus(f"{value:+.4f}") for value in found.values()]])
-
-
-def tracker_gradients() -> str:
-    """Show size, cosine and AP by tracker and by m/B."""
-    stored = _stored("tracker_gradients")
-    rows = [
-        [name, *(f"{size:.2f}, {cosine:.2f}, {ap:.3f}" for size, cosine, ap in of_ratio.values())]
-        for name, of_ratio in stored.items()
-    ]
-    ratios = [f"m/B = {ratio}" for ratio in next(iter(stored.values()))]
-    return markdown(["tracker, β₀", *ratios], rows)
-
-
-def libauc_and_entropy() -> str:
-    """Say how long LibAUC's step of the MLP takes, relative to that of cross-entropy."""
-    measured = {line["what"]: line["measured"] for line in _stored("torch_speed")}
-    first, second = (
-        measured[f"LibAUC's APLoss + SOAP / ours, MLP 300-256-1, batch {batch}"]
-        * measured[f"APLoss + ADAP / BCE + Adam, MLP 300-256-1, batch {batch}"]
-        for batch in (64, 256)
-    )
-    return (
-        f"On the MLP, LibAUC's step takes {first:.2f} and {second:.2f} times as long as BCE + Adam "
-        "(batch 64 and 256), so a loss and an optimizer as fast as these miss that target as well."
-    )
-
-
-def _stored(name: str) -> Any:
+def results_of(name: str) -> Any:
+    """Return the results of a command."""
     return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-
-
-def linear_quality_targets() -> str:
-    """Say which targets of ``make bench-quality`` are kept."""
-    rows = _stored("linear_quality")
-    gained = np.array([row["apmax"] - row["logistic"] for row in rows])
-    error = float(np.sqrt(np.square([row["error"] for row in rows]).sum())) / len(rows)
-    ratios = [row["loss_ratio"] for row in rows]
-    below = [row["data"] for row, value in zip(rows, gained, strict=True) if value < -MOST_BELOW]
-    targets = {
-        f"a mean gain of at least {MEAN_ABOVE}": _kept(gained.mean() >= MEAN_ABOVE),
-        f"no loss above {MOST_BELOW}": ", ".join([_kept(not below), *below]),
-        f"a log-loss of at most {MOST_LOSS} times that of logistic regression": (
-            f"{_kept(max(ratios) <= MOST_LOSS)}, {min(ratios):.2f}–{max(ratios):.2f}"
-        ),
-    }
-    listed = "; ".join(f"{target} ({found})" for target, found in targets.items())
-    mean = _minus(f"{gained.mean():+.4f}")
-    return f"The mean gain is {mean} ± {error:.4f}. Targets: {listed}."
-
-
-def _kept(met: bool) -> str:
-    return "met" if met else "missed"
 
 
 def release() -> str:
     """Show the size of the installed core and the times of its imports."""
-    facts = _stored("release")
+    facts = results_of("release")
     with_dependencies = facts["installed_bytes_with_dependencies"]
     package, estimator = facts["import_seconds"], facts["estimator_import_seconds"]
     values = {
@@ -265,35 +228,6 @@ def release() -> str:
         "CPU time of `from apmax import APClassifierCV`": f"{estimator:.2f} s",
     }
     return markdown(["", "measured"], [list(row) for row in values.items()])
-
-
-def linear_objectives() -> str:
-    """Show gains in held-out AP over logistic regression by the objective of APClassifierCV."""
-    stored = _stored("linear_objectives")
-    rows = []
-    for setting in stored[0]["ap"]:
-        gained = [row["ap"][setting] - row["ap"]["logistic regression"] for row in stored]
-        if setting != "logistic regression":
-            rows.append([setting, gain(gained), _minus(f"{min(gained):+.4f}")])
-    return markdown(["objective", f"mean gain, {len(stored)} sets", "smallest"], rows)
-
-
-def linear_methods() -> str:
-    """Show held-out AP of the stochastic methods by learning rate."""
-    first, *stored = _stored("linear_methods")
-    sets = list(first["ap"])
-
-    def three(values: Sequence[float]) -> str:
-        return " / ".join(f"{value:.3f}".lstrip("0") for value in values)
-
-    rows = [
-        [f"`{row['method']}`", f"{row['rate']:g}"]
-        + [three(row["ap"][name]) for name in sets]
-        + [three([row["paper"][name] for name in sets])]
-        for row in stored
-    ]
-    rows.append([f"`{first['method']}`", ""] + [three([first["ap"][name]]) for name in sets] + [""])
-    return markdown(["method", "η", *sets, f"paper: {', '.join(sets)}"], rows)
 
 
 def remedy_gains() -> str:
@@ -310,6 +244,18 @@ def remedy_gains() -> str:
     return markdown(["learner", "remedy", "gain in AP", "tables up"], rows)
 
 
+def remedies_in_words() -> str:
+    """Name the remedies that change AP by more than two standard errors."""
+    found: dict[bool, list[str]] = {True: [], False: []}
+    for row in remedies.summary(remedies.read()):
+        if abs(row["mean"]) > 2 * row["error"]:
+            found[row["mean"] > 0].append(f"{row['remedy']} ({row['learner']})")
+    raised, lowered = (", ".join(found[up]) or "no remedy" for up in (True, False))
+    return "\n" + wrapped(
+        f"By more than two standard errors, AP is raised by {raised} and lowered by {lowered}."
+    )
+
+
 def application() -> str:
     """Compare `apmax train` with default gradient boosting, table by table."""
     lines = (RESULTS / "application.jsonl").read_text(encoding="utf-8").splitlines()
@@ -321,7 +267,7 @@ def application() -> str:
             f"{one['ap'][one['chosen']]:.4f}",
             gain_and_error(one["gain"], one["gain_se"]),
             f"`{one['advised']}`",
-            _minus(f"{-one['behind_best']:+.4f}") + f" ± {one['behind_best_se']:.4f}",
+            minus(f"{-one['behind_best']:+.4f}") + f" ± {one['behind_best_se']:.4f}",
         ]
         for one in map(json.loads, lines)
     ]
@@ -335,9 +281,7 @@ def application_summary() -> str:
     stored = [json.loads(line) for line in lines]
     below = {one["table"]: (one["gain"], one["gain_se"]) for one in stored if one["gain"] < 0}
     clearly = [table for table, (mean, error) in below.items() if -mean > error]
-    listed = [
-        _minus(f"{name} ({mean:+.4f} ± {error:.4f})") for name, (mean, error) in below.items()
-    ]
+    listed = [minus(f"{name} ({mean:+.4f} ± {error:.4f})") for name, (mean, error) in below.items()]
     within = [
         sum(one["behind_best"] <= times * one["behind_best_se"] for one in stored)
         for times in (1, 2)
@@ -353,27 +297,6 @@ def application_summary() -> str:
     )
 
 
-def time_budgets() -> str:
-    """Show the seconds that fits take for each time budget, and the rows they use."""
-    found = _stored("time_budget")
-    tables = list(dict.fromkeys(one["table"] for one in found))
-    budgets = list(dict.fromkeys(one["budget"] for one in found))
-    of = {(one["table"], one["budget"]): one for one in found}
-    rows = [
-        [
-            table,
-            f"{of[table, budgets[0]]['rows']:,}",
-            *(_budget_cell(of[table, budget]) for budget in budgets),
-        ]
-        for table in tables
-    ]
-    return markdown(["table", "rows", *(f"{budget:g} s" for budget in budgets)], rows)
-
-
-def _budget_cell(one: dict[str, Any]) -> str:
-    return f"{one['seconds']} s, {one['models']} models, {one['rows_used']:,} rows"
-
-
 def boosting_weights() -> str:
     """Show what weights gain for boosted trees, and the rule that decides on them."""
     lines = (RESULTS / "boosting_weights.jsonl").read_text(encoding="utf-8").splitlines()
@@ -387,18 +310,19 @@ def boosting_weights() -> str:
     return (
         f"On {len(means)} tables with {splits} splits each the mean gain is "
         f"{gain([*means.values()])}. The three largest and the three smallest: "
-        f"{', '.join(shown)}.\n"
+        f"{', '.join(shown)}.\n\n{_decision([*means.values()])}\n"
     )
 
 
-def table4(data: str) -> str:
-    """Show Table 4 of the paper for a data set, with paired differences."""
-    from experiments.deep.report import table_to_markdown
-
-    return f"\n{table_to_markdown(_stored(f'table4_{data}'))}\n"
-
-
-def pretrained(data: str) -> str:
-    """Name the test AP of each seed after pretraining."""
-    found = [f"{run['test_ap']:.4f}" for run in _stored(f"table4_{data}")["pretraining"]]
-    return f"\nTest AP after pretraining: {', '.join(found)}.\n\n"
+def _decision(gained: Sequence[float]) -> str:
+    mean, error = _mean_and_error(gained)
+    missed = [
+        name
+        for name, met in {
+            "a mean gain of 0.002": mean >= 0.002,
+            "two standard errors": mean >= 2 * error,
+            "no table below −0.003": min(gained) >= -0.003,
+        }.items()
+        if not met
+    ]
+    return f"Missed: {', '.join(missed) or 'nothing'}."

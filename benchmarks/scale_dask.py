@@ -67,6 +67,13 @@ def _cpu_of_workers(client: Any) -> float:
     return float(sum(client.run(time.process_time).values()))
 
 
+def _idle_cpu(seconds: float = 3.0) -> float:
+    """Return the CPU time per second of a scheduler and a client that have nothing to do."""
+    cpu = time.process_time()
+    time.sleep(seconds)
+    return (time.process_time() - cpu) / seconds
+
+
 def dask_lines() -> Iterator[Line]:
     from apmax.dask import DaskAPClassifier
 
@@ -76,14 +83,18 @@ def dask_lines() -> Iterator[Line]:
             DaskAPClassifier(max_iter=1, tol=1.0, client=client).fit(*collections(5000, 2))
             X, y = (client.persist(one) for one in collections(PARTITION_ROWS, PARTITIONS))
             (X.sum() + y.sum()).compute()
+            idle = _idle_cpu()
             cpu, of_workers, start = time.process_time(), _cpu_of_workers(client), time.time()
             model = DaskAPClassifier(client=client).fit(X, y)
             seconds[workers] = time.time() - start
-            share = (time.process_time() - cpu) / (_cpu_of_workers(client) - of_workers)
+            cpu, of_workers = time.process_time() - cpu, _cpu_of_workers(client) - of_workers
             models[workers] = np.append(model.coef_, model.intercept_)
             print(f"({workers} workers: {seconds[workers]:.1f} s, {model.n_iter_} iterations)")
             if workers == 2:
-                yield Line("CPU of scheduler and client / CPU of workers, %", 100 * share, 10)
+                name = "CPU of scheduler and client / CPU of workers, %"
+                yield Line(name, 100 * cpu / of_workers, 10)
+                busy = cpu - idle * seconds[workers]
+                yield Line(f"{name}, without idle time", 100 * busy / of_workers, 10)
     same = all(np.array_equal(models[1], other) for other in models.values())
     yield Line("bits equal for 1, 2 and 4 workers", float(same), 1, at_least=True)
     yield Line("1 → 2 workers, speed-up on two cores", seconds[1] / seconds[2], 1.6, at_least=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tests.app.loans import made_loans, run
@@ -63,6 +64,10 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     net = torch.nn.Linear(2, 1)
     return {
         "frame": loans.drop(columns="defaulted"),
+        "X_valid": loans.drop(columns="defaulted"),
+        "y_valid": loans["defaulted"] == "yes",
+        "X_train": pd.DataFrame(columns),
+        "y_train": y,
         "X": da.from_array(X, chunks=(600, 2)),
         "y": da.from_array(y, chunks=600),
         "labels": labels,

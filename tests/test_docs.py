@@ -69,6 +69,16 @@ def test_tables_of_measurements_agree_with_the_stored_results(page: Path) -> Non
     assert done.returncode == 0, f"run `make numbers`: {done.stdout}{done.stderr}"
 
 
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name != "paper.md"], ids=lambda page: page.name
+)
+def test_differences_with_standard_errors_are_inserted_from_results(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for generated in (r"\[\[\[cog.*?\[\[\[end\]\]\]", r"^( *)```.*?^\1```"):
+        text = re.sub(generated, "", text, flags=re.DOTALL | re.MULTILINE)
+    assert re.findall(r".*± ?\d.*", text) == []
+
+
 @pytest.mark.parametrize("name", [name for name in apmax.__all__ if not name.startswith("__")])
 def test_the_reference_describes_every_public_name(name: str) -> None:
     described = re.findall(r"^::: (\S+)", REFERENCE, flags=re.MULTILINE)

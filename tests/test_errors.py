@@ -120,6 +120,15 @@ def read_deadly_partition() -> None:
     raise _partition_error("apmax-log_loss-ab12-17", [])
 
 
+def wait_for_workers() -> None:
+    pytest.importorskip("distributed")
+    from apmax.scale.cluster import result_of
+
+    future = mock.Mock(**{"result.side_effect": TimeoutError, "done.return_value": False})
+    client = mock.Mock(**{"compute.return_value": future, "nthreads.return_value": {}})
+    result_of(client, None, timeout=1e-3)
+
+
 def load_damaged_checkpoint() -> None:
     from apmax.scale.blocks import MemoryBlocks
     from apmax.scale.checkpoint import Checkpoint
@@ -183,6 +192,7 @@ OPTION_ROWS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("a file that is not a model", lambda: load_model(__file__), errors.ModelFileError, r"apmax train"),
     ("a count that is no integer", lambda: check_count(2.5, "k", why="it counts"), errors.ParameterError, r"integer ≥ 1, got 2.5: it counts"),
     ("a partition that ends its workers", read_deadly_partition, errors.PartitionError, r"partition 17 ended repeatedly.*smaller partitions"),
+    ("a cluster without workers", wait_for_workers, errors.NoWorkerError, r"no worker for 0\.001 seconds: start workers"),
     ("not a checkpoint", load_damaged_checkpoint, errors.CheckpointError, r"not a checkpoint.*delete it"),
     ("a rank that hangs", gather_in_vain, errors.RankError, r"rank 1 waited .* did not answer \(Timed out\).*`timeout`"),
 ]  # fmt: skip

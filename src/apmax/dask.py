@@ -23,19 +23,20 @@ from apmax.scale.checkpoint import Checkpoint
 from apmax.scale.estimator import settings_of, store, target_of
 from apmax.scale.fit import fit
 from apmax.scale.ranking import APInterval, average_precision_of
+from apmax.validation import check_real
 
 try:
     import dask
-    from distributed import Client, KilledWorker, default_client
+    from distributed import Client, default_client
 
     from apmax.scale.cluster import (
         ClusterBlocks,
         block_of,
         describe,
         merge_descriptions,
-        partition_error,
         persisted,
         raw_block,
+        result_of,
         tree,
         unrecomputable,
     )
@@ -63,6 +64,9 @@ class DaskAPClassifier(BaseEstimator):  # type: ignore[misc]
     checkpoint : path, optional
         File to which the state is written after each iteration. `fit` with the same data and
         parameters resumes from it; it is deleted when the fit ends.
+    worker_timeout : float, default=300
+        Seconds without any worker after which `fit` raises :class:`apmax.errors.NoWorkerError`.
+        Increase it for clusters whose workers take longer to start.
     client : distributed.Client, optional
         The cluster; by default the current one.
 
@@ -104,6 +108,7 @@ result_
         tol: float = 1e-4,
         pos_label: Any = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        worker_timeout: float = 300.0,
         client: Client | None = None,
     ) -> None:
         self.surrogate = surrogate
@@ -113,6 +118,7 @@ result_
         self.tol = tol
         self.pos_label = pos_label
         self.checkpoint = checkpoint
+        self.worker_timeout = worker_timeout
         self.client = client
 
     @unchanged_on_error
@@ -136,24 +142,21 @@ result_
         """
         local = APClassifier(**self._local_parameters())
         settings = settings_of(local)
+        why = "it is a number of seconds"
+        timeout = check_real(self.worker_timeout, "worker_timeout", above=0, why=why)
         client = self._client()
         X, y, sample_weight = _collections(X, y, sample_weight)
         _warn_if_scattered(client, X, y, sample_weight)
         names = _features(X, y, sample_weight)
         with cooperative_interrupts():
             raw = persisted(client, _raw_parts(X, y, sample_weight))
-            try:
-                description = client.compute(
-                    tree(raw, describe, merge_descriptions), optimize_graph=False
-                ).result()
-            except KilledWorker as error:
-                raise partition_error(client, error) from None
+            description = result_of(client, tree(raw, describe, merge_descriptions), timeout)
             totals = description.totals
             target = target_of(list(totals), list(totals.values()), self)
             to_block = dask.delayed(block_of, pure=False)
             parts = persisted(client, [to_block(part, target.pos_label) for part in raw])
             del raw
-            engine = ClusterBlocks(client, parts, description)
+            engine = ClusterBlocks(client, parts, description, timeout)
             fitted = fit(
                 engine,
                 settings,
@@ -184,6 +187,30 @@ result_
         """Return the class with probability above one half, lazily."""
         return self._mapped(X, "predict", dtype=self.to_local().classes_.dtype)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the average precision of the positive class, `pos_label_`.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            Held-out data, as for `fit`.
+
+        Returns
+        -------
+        float
+            Average precision, as :func:`average_precision` computes it.
+        """
+        local = self.to_local()
+        X, y, sample_weight = _collections(X, y, sample_weight)
+        names = _features(X, y, sample_weight)
+        y, sample_weight = (X[one] if isinstance(one, str) else one for one in (y, sample_weight))
+        log_odds = self.decision_function(X if names is None else X[names])
+        if local.pos_label_ != local.classes_[1]:
+            log_odds = -log_odds
+        return average_precision(
+            y, log_odds, sample_weight=sample_weight, pos_label=local.pos_label_
+        ).value
+
     def _mapped(self, X: Any, method: str, columns: int | None = None, dtype: Any = float) -> Any:
         local = self.to_local()
         if hasattr(X, "map_blocks"):
@@ -205,7 +232,7 @@ result_
         return da.concatenate(
             [
                 da.from_delayed(predict(part, local, method), shape, dtype=dtype)
-                for part in X.to_delayed()
+                for part in _parts(X)
             ],
             allow_unknown_chunksizes=True,
         )

@@ -5,6 +5,7 @@
     ApmaxError
     ├── RankError (a RuntimeError)          another process of a distributed run failed
     ├── PartitionError (a RuntimeError)     a partition of the data ends the processes that read it
+    ├── NoWorkerError (a RuntimeError)      a cluster has had no worker for too long
     └── InputError (also a ValueError)      an argument or file cannot be used
         ├── ShapeError                      empty, wrong dimensions, or lengths that differ
         ├── NotNumericError                 text or objects instead of numbers
@@ -36,6 +37,10 @@ class RankError(ApmaxError, RuntimeError):
 
 class PartitionError(ApmaxError, RuntimeError):
     """Workers that read a partition of the data ended repeatedly."""
+
+
+class NoWorkerError(ApmaxError, RuntimeError):
+    """A cluster has had no worker for too long."""
 
 
 class InputError(ApmaxError, ValueError):

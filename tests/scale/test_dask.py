@@ -21,6 +21,7 @@ from apmax.errors import (
     LabelError,
     NonFiniteError,
     NotNumericError,
+    NoWorkerError,
     ParameterError,
     ShapeError,
 )
@@ -121,6 +122,22 @@ def test_predictions_are_lazy_and_equal_those_of_the_local_model(client: Any, fr
             assert np.array_equal(computed, expected) or np.allclose(computed, expected, rtol=1e-12)
 
 
+def test_score_is_the_average_precision_of_the_positive_class(
+    client: Any, frame: Any, tmp_path: Path
+) -> None:
+    model = DaskAPClassifier(pos_label="bad").fit(frame, "y", sample_weight="v")
+    assert model.classes_.tolist() == ["bad", "good"]
+    table, labels = pd.DataFrame(X, columns=NAMES), np.where(Y, "bad", "good")
+    expected = model.to_local().score(table, labels, WEIGHT)
+    assert expected > 2 * Y.mean()
+    frame.to_parquet(tmp_path / "table")
+    for data in (frame, str(tmp_path / "table"), dd.read_parquet(tmp_path / "table")):
+        assert model.score(data, "y", "v") == pytest.approx(expected, rel=1e-12)
+    assert model.score(frame[NAMES], frame["y"], frame["v"]) == pytest.approx(expected, rel=1e-12)
+    of_arrays = DaskAPClassifier().fit(DX, DY)
+    assert of_arrays.score(DX, DY) == pytest.approx(of_arrays.to_local().score(X, Y), rel=1e-12)
+
+
 def test_estimators_are_cloned_and_pickled_without_their_client(client: Any) -> None:
     model = DaskAPClassifier(alpha=0.5, client=client).fit(DX, DY)
     assert clone(DaskAPClassifier(alpha=0.5)).alpha == 0.5
@@ -206,6 +223,15 @@ def test_bad_parameters(client: Any) -> None:
     model = DaskAPClassifier().fit(DX, DY)
     with pytest.raises(ParameterError, match=r"to_local\(\)\.predict"):
         model.predict(X)
+
+
+def test_a_cluster_without_workers_ends_the_fit() -> None:
+    with cluster(0) as empty, distributed.Client(empty) as client:
+        model = DaskAPClassifier(worker_timeout=0.1, client=client)
+        with pytest.raises(NoWorkerError, match=r"no worker for 0\.1 seconds.*worker_timeout"):
+            model.fit(DX, DY)
+    with pytest.raises(ParameterError, match="worker_timeout"):
+        DaskAPClassifier(worker_timeout=0).fit(DX, DY)
 
 
 def test_scattered_data_warn_at_the_start(client: Any) -> None:

@@ -136,12 +136,12 @@ class Breaking(MemoryBlocks):
         super().__init__(X, Y, None, rows=500)
         self.left, self.evaluations = left, 0
 
-    def fold(self, function: Any, merge: Any, *arguments: Any) -> Any:
+    def fold(self, function: Any, merge: Any, *arguments: Any, finish: Any = None) -> Any:
         self.left -= 1
         self.evaluations += function in (sums.log_loss, sums.vector_moments)
         if self.left == 0:
             raise Stopped
-        return super().fold(function, merge, *arguments)
+        return super().fold(function, merge, *arguments, finish=finish)
 
 
 def test_a_fit_that_is_stopped_at_any_pass_resumes_with_the_same_bits(tmp_path: Path) -> None:
@@ -165,6 +165,24 @@ def test_a_fit_that_is_stopped_at_any_pass_resumes_with_the_same_bits(tmp_path: 
         for name in ("step", "surrogate_ap", "gradient_norm"):
             np.testing.assert_array_equal(resumed.history[name], whole.history[name])
         assert (np.diff(resumed.history["seconds"]) >= 0).all()
+
+
+def test_a_checkpoint_keeps_only_the_result_of_the_logistic_regression(tmp_path: Path) -> None:
+    path = tmp_path / "fit.json"
+    engine = Breaking(0)
+    whole = fit(engine, SETTINGS)
+    last = -engine.left - 2  # the last evaluation; two passes calibrate
+    with pytest.raises(Stopped):
+        fit(Breaking(last), SETTINGS, checkpoint=Checkpoint(path))
+    head, anchor, *evaluations = map(json.loads, path.read_text().splitlines())
+    assert set(head) == {"format", "fit"}
+    np.testing.assert_array_equal(anchor["anchor"], whole.anchor)
+    assert 0 < len(evaluations) < engine.evaluations
+    np.testing.assert_array_equal(evaluations[0]["w"], whole.anchor)
+    assert [one.name for one in tmp_path.iterdir()] == ["fit.json"]
+    path.write_text(path.read_text() + json.dumps(anchor) + "\n")
+    with pytest.raises(CheckpointError, match="not a checkpoint"):
+        fit(Breaking(0), SETTINGS, checkpoint=Checkpoint(path))
 
 
 def test_a_checkpoint_whose_steps_differ_is_used_up_to_there(

@@ -11,13 +11,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from apmax.errors import ParameterError, PartitionError
-from apmax.scale.cluster import _partition_error
+from apmax.scale.cluster import _most_suspicious, _partition_error
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -197,6 +198,19 @@ def test_a_partition_that_kills_its_workers_ends_the_fit() -> None:
         with pytest.raises(PartitionError, match=r"partitions? .*\b5\b.* ended repeatedly"):
             model.fit(X.map_blocks(deadly, dtype=float), y)
     assert not hasattr(model, "coef_")
+
+
+def test_only_tasks_of_this_fit_are_blamed() -> None:
+    """Several clients may use a cluster."""
+    read = SimpleNamespace(key=("read", 3), suspicious=2, dependencies=[])
+    block = SimpleNamespace(key="block-3", suspicious=2, dependencies=[read])
+    other = SimpleNamespace(key="block-4", suspicious=1, dependencies=[read])
+    result = SimpleNamespace(key="result", suspicious=0, dependencies=[block, other])
+    foreign = SimpleNamespace(key=("elsewhere", 7), suspicious=3, dependencies=[])
+    tasks = {task.key: task for task in (read, block, other, result, foreign)}
+    found = _most_suspicious("result", SimpleNamespace(tasks=tasks))
+    assert set(found) == {"block-3", ("read", 3)}
+    assert _most_suspicious("forgotten", SimpleNamespace(tasks=tasks)) == []
 
 
 @pytest.mark.parametrize(

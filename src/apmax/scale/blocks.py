@@ -42,8 +42,18 @@ class Engine(Protocol):
     features: int
     sparse: bool
 
-    def fold(self, function: Callable[..., T], merge: Callable[[T, T], T], *arguments: Any) -> T:
-        """Return ``function(block, *arguments)`` of all blocks, merged in their order."""
+    def fold(
+        self,
+        function: Callable[..., T],
+        merge: Callable[[T, T], T],
+        *arguments: Any,
+        finish: Callable[..., Any] | None = None,
+    ) -> Any:
+        """Return ``function(block, *arguments)`` of all blocks, merged in their order.
+
+        With `finish`, ``finish(merged, *arguments)`` is returned instead. It runs where the results
+        are merged, so that only its result is sent to the client of a cluster.
+        """
         ...
 
 
@@ -71,13 +81,25 @@ class MemoryBlocks:
         self.sparse = not isinstance(X, np.ndarray)
         self.rows = rows or block_rows(self.features)
 
-    def fold(self, function: Callable[..., T], merge: Callable[[T, T], T], *arguments: Any) -> T:
-        """Return ``function(block, *arguments)`` of all blocks, merged in their order."""
+    def fold(
+        self,
+        function: Callable[..., T],
+        merge: Callable[[T, T], T],
+        *arguments: Any,
+        finish: Callable[..., Any] | None = None,
+    ) -> Any:
+        """Return ``function(block, *arguments)`` of all blocks, merged and finished."""
 
         def call(start: int) -> T:
-            return function(self.block(start), *arguments)
+            result = function(self.block(start), *arguments)
+            self.release(start)
+            return result
 
-        return merged_in_order(call, self.starts, merge)
+        merged = merged_in_order(call, self.starts, merge)
+        return merged if finish is None else finish(merged, *arguments)
+
+    def release(self, start: int) -> None:
+        """Free what a block has loaded: nothing for arrays in memory."""
 
     @property
     def starts(self) -> range:

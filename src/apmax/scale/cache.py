@@ -109,17 +109,11 @@ class CachedBlocks(MemoryBlocks):
         X, codes, weight = super().block(start)
         return Block(X, codes == self.positive_code, weight)
 
-    def fold(self, function: Callable[..., T], merge: Callable[[T, T], T], *arguments: Any) -> T:
-        """Return ``function(block, *arguments)`` of all blocks, merged in their order."""
-
-        def call(start: int) -> T:
-            result = function(self.block(start), *arguments)
-            for array in (self.X, self.positive, self.weight):
-                if array.size:
-                    _release(array, start, start + self.rows)
-            return result
-
-        return merged_in_order(call, self.starts, merge)
+    def release(self, start: int) -> None:
+        """Unmap the pages of the block that begins at a row."""
+        for array in (self.X, self.positive, self.weight):
+            if array.size:
+                _release(array, start, start + self.rows)
 
 
 def _release(array: NDArray[Any], begin: int, end: int) -> None:
@@ -146,14 +140,21 @@ class StreamedBlocks:
         self.table, self.positive_label = table, positive_label
         self.features = len(table.columns)
 
-    def fold(self, function: Callable[..., T], merge: Callable[[T, T], T], *arguments: Any) -> T:
-        """Return ``function(block, *arguments)`` of all blocks, merged in their order."""
+    def fold(
+        self,
+        function: Callable[..., T],
+        merge: Callable[[T, T], T],
+        *arguments: Any,
+        finish: Callable[..., Any] | None = None,
+    ) -> Any:
+        """Return ``function(block, *arguments)`` of all blocks, merged and finished."""
 
         def call(batch: Batch) -> T:
             positive = self._is_positive(batch.labels)
             return function(Block(batch.X, positive, batch.weight), *arguments)
 
-        return merged_in_order(call, self.table.arrays(), merge)
+        merged = merged_in_order(call, self.table.arrays(), merge)
+        return merged if finish is None else finish(merged, *arguments)
 
     def _is_positive(self, labels: Any) -> NDArray[np.bool_]:
         import pyarrow as pa

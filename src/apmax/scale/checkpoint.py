@@ -1,7 +1,9 @@
-"""Checkpoints of a fit: a log of all evaluations of its objectives.
+"""Checkpoints of a fit: a log of the evaluations of its objective.
 
 A fit that starts again takes the evaluations from the log, in order. The optimiser therefore
-repeats its steps without a pass over the data and continues with the same bits.
+repeats its steps without a pass over the data and continues with the same bits. When the logistic
+regression has ended, its result replaces its evaluations. The log is read line by line, so that
+one evaluation is in memory at a time.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import json
 import logging
 import os
 import time
-from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +26,7 @@ from apmax.scale.sums import Statistics
 from apmax.validation import Floats
 
 logger = logging.getLogger("apmax")
-FORMAT = "apmax checkpoint 2"
+FORMAT = "apmax checkpoint 3"
 SAME = 1e-7
 """Relative difference of parameters up to which a stored evaluation is used: another processor or
 another version of SciPy may round steps differently."""
@@ -37,8 +40,6 @@ class Evaluation(NamedTuple):
     gradient: Floats
     seconds: float
     """Since the fit began."""
-    place: int
-    """First byte in the file."""
 
 
 class Checkpoint:
@@ -51,7 +52,10 @@ class Checkpoint:
 
     def __init__(self, path: str | os.PathLike[str] | None) -> None:
         self.path = None if path is None else Path(path)
-        self._stored: deque[Evaluation] = deque()
+        self.anchor: Floats | None = None
+        """The logistic regression, if it has ended."""
+        self._head: dict[str, Any] = {}
+        self._place, self._left, self._size = 0, 0, 0
         self._start = time.monotonic()
 
     @property
@@ -60,15 +64,16 @@ class Checkpoint:
         return time.monotonic() - self._start
 
     def load(self, settings: dict[str, Any], found: Statistics) -> None:
-        """Read the evaluations of an earlier run of the same fit, or begin a new file."""
+        """Check the file of an earlier run of the same fit, or begin a new one."""
         if self.path is None:
             return
         identity = {**settings, "rows": float(found.rows.sum()), "data": _digest(found)}
+        self._head, self._size = {"format": FORMAT, "fit": identity}, found.mean.size + 1
         if not self.path.exists() or self.path.stat().st_size == 0:
-            self._append({"format": FORMAT, "fit": identity})
+            self._append(self._head)
             return
         try:
-            fit, stored, end = _read(self.path, found.mean.size + 1)
+            fit = self._read()
         except (
             OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError
         ) as error:  # fmt: skip
@@ -84,9 +89,7 @@ class Checkpoint:
                 f"{self.path} belongs to another fit ({shown}): delete it to start again, or "
                 "restore the parameters and data"
             )
-        os.truncate(self.path, end)  # without an incomplete line
-        self._stored = stored
-        logger.info("resuming after %d evaluations in %s", len(self._stored), self.path)
+        logger.info("resuming after %d evaluations in %s", self._left, self.path)
 
     def recorded(self, objective: Objective) -> Objective:
         """Return an objective that takes stored evaluations first and appends new ones."""
@@ -94,7 +97,7 @@ class Checkpoint:
         def evaluate(w: Floats) -> tuple[float, Floats]:
             one = self._next(w)
             if one is not None:
-                self._start = min(self._start, time.monotonic() - one.seconds)
+                self._continue_at(one.seconds)
                 return one.value, one.gradient
             value, gradient = objective(w)
             self._append(
@@ -105,25 +108,84 @@ class Checkpoint:
 
         return evaluate
 
+    def keep_anchor(self, anchor: Floats) -> None:
+        """Replace the evaluations of the logistic regression by its result, in one step."""
+        if self.path is None:
+            return
+        target = Path(os.path.realpath(self.path))
+        part = target.with_name(f".{target.name}.part")
+        lines = (self._head, {"seconds": self.seconds, "anchor": anchor.tolist()})
+        try:
+            with part.open("wb") as file:
+                file.writelines(json.dumps(line).encode() + b"\n" for line in lines)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, target)
+        except OSError as error:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            raise self._unwritable(error) from None
+
     def remove(self) -> None:
         """Delete the file."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
 
+    def _read(self) -> dict[str, Any]:
+        """Check all lines and return what the first one says about the fit."""
+        lines = self._lines(0)
+        head = next(lines, None)
+        if head is None:
+            raise ValueError("it has no complete line")
+        if not isinstance(head, dict) or head.get("format") != FORMAT:
+            raise ValueError(f"its first line does not name the format {FORMAT!r}")
+        if not isinstance(head.get("fit"), dict):
+            raise ValueError("fit is not an object")
+        self._left, first = 0, self._place
+        for one in lines:
+            if self._left == 0 and self.anchor is None and "anchor" in one:
+                self.anchor, first = _vector(one["anchor"], self._size), self._place
+                self._continue_at(_seconds(one["seconds"]))
+            else:
+                _evaluation(one, self._size)
+                self._left += 1
+        self._truncate()  # without an incomplete line
+        self._place = first
+        return dict(head["fit"])
+
+    def _lines(self, place: int) -> Iterator[Any]:
+        """Yield the complete lines from a place on; `_place` is where the last one ended."""
+        self._place = place
+        with (self.path or Path()).open("rb") as file:
+            file.seek(place)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                content = json.loads(line)
+                self._place += len(line)
+                yield content
+
     def _next(self, w: Floats) -> Evaluation | None:
         """Return the next stored evaluation; drop the rest if it is of other parameters."""
-        if not self._stored or self.path is None:
+        if self._left == 0:
             return None
-        one = self._stored.popleft()
+        place = self._place
+        one = _evaluation(next(self._lines(place)), self._size)
         if np.abs(one.w - w).max() <= SAME * np.abs(w).max():
+            self._left -= 1
             return one
         logger.warning(
-            "%s was written by other software: %d evaluations are repeated",
-            self.path, len(self._stored) + 1,
-        )  # fmt: skip
-        self._stored.clear()
-        os.truncate(self.path, one.place)
+            "%s was written by other software: %d evaluations are repeated", self.path, self._left
+        )
+        self._left, self._place = 0, place
+        self._truncate()
         return None
+
+    def _truncate(self) -> None:
+        os.truncate(self.path or Path(), self._place)
+
+    def _continue_at(self, seconds: float) -> None:
+        self._start = min(self._start, time.monotonic() - seconds)
 
     def _append(self, content: dict[str, Any]) -> None:
         if self.path is None:
@@ -136,32 +198,19 @@ class Checkpoint:
         except OSError as error:
             if begin == 0:
                 self.remove()
-            raise FileError(
-                f"cannot write the checkpoint {self.path} ({error.strerror or error}): choose a "
-                "folder with space that can be written"
-            ) from None
+            raise self._unwritable(error) from None
+
+    def _unwritable(self, error: OSError) -> FileError:
+        return FileError(
+            f"cannot write the checkpoint {self.path} ({error.strerror or error}): choose a "
+            "folder with space that can be written"
+        )
 
 
-def _read(path: Path, size: int) -> tuple[dict[str, Any], deque[Evaluation], int]:
-    """Return what the first line says about the fit, the evaluations, and where they end."""
-    lines = path.read_bytes().split(b"\n")
-    complete = lines[:-1]  # the last one is empty, or incomplete
-    if not complete:
-        raise ValueError("it has no complete line")
-    head = json.loads(complete[0])
-    if not isinstance(head, dict) or head.get("format") != FORMAT:
-        raise ValueError(f"its first line does not name the format {FORMAT!r}")
-    if not isinstance(head.get("fit"), dict):
-        raise ValueError("fit is not an object")
-    found: deque[Evaluation] = deque()
-    place = len(complete[0]) + 1
-    for line in complete[1:]:
-        one = json.loads(line)
-        vectors = _vector(one["w"], size), _vector(one["gradient"], size)
-        value = float(_vector([one["value"]], 1)[0])
-        found.append(Evaluation(vectors[0], value, vectors[1], _seconds(one["seconds"]), place))
-        place += len(line) + 1
-    return head["fit"], found, place
+def _evaluation(one: Any, size: int) -> Evaluation:
+    value = float(_vector([one["value"]], 1)[0])
+    gradient = _vector(one["gradient"], size)
+    return Evaluation(_vector(one["w"], size), value, gradient, _seconds(one["seconds"]))
 
 
 def _seconds(value: Any) -> float:

@@ -8,13 +8,16 @@ ends is replaced by any other, and results are the same bits for any number of w
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
-import dask
 import numpy as np
 import scipy.sparse as sp
+from dask.delayed import Delayed
+from dask.highlevelgraph import HighLevelGraph
+from dask.task_spec import List, Task, TaskRef
 from distributed import Client, KilledWorker, futures_of
 from numpy.typing import NDArray
 
@@ -22,6 +25,7 @@ from apmax.errors import (
     ApmaxError,
     LabelError,
     NotNumericError,
+    NoWorkerError,
     PartitionError,
     ShapeError,
 )
@@ -33,6 +37,8 @@ from apmax.validation import Floats
 T = TypeVar("T")
 FAN_IN = 8
 """Results that one task merges."""
+WAIT = 5.0
+"""Seconds between checks that there are workers."""
 
 
 class RawBlock(NamedTuple):
@@ -62,41 +68,87 @@ class ClusterBlocks:
         Blocks.
     description : Description
         Of all partitions.
+    timeout : float
+        Seconds without any worker after which a fold fails.
     """
 
-    def __init__(self, client: Client, parts: Sequence[Any], description: Description) -> None:
-        self.client, self.parts = client, parts
+    def __init__(
+        self, client: Client, parts: Sequence[Any], description: Description, timeout: float
+    ) -> None:
+        self.client, self.parts, self.timeout = client, parts, timeout
         self.features, self.sparse = description.features, description.sparse
 
-    def fold(self, function: Callable[..., T], merge: Callable[[T, T], T], *arguments: Any) -> T:
-        """Return ``function(block, *arguments)`` of all blocks, merged in their order."""
-        result = tree(self.parts, function, merge, *arguments)
-        future = self.client.compute(result, optimize_graph=False)
+    def fold(
+        self,
+        function: Callable[..., T],
+        merge: Callable[[T, T], T],
+        *arguments: Any,
+        finish: Callable[..., Any] | None = None,
+    ) -> Any:
+        """Return ``function(block, *arguments)`` of all blocks, merged and finished."""
+        result = tree(self.parts, function, merge, *arguments, finish=finish)
+        return result_of(self.client, result, self.timeout)
+
+
+def result_of(client: Client, graph: Any, timeout: float) -> Any:
+    """Compute a Delayed object.
+
+    Raises
+    ------
+    PartitionError
+        If the workers of a task end repeatedly.
+    NoWorkerError
+        If the cluster has had no worker for `timeout` seconds.
+    """
+    future = client.compute(graph, optimize_graph=False)
+    last_seen = time.monotonic()
+    while True:
         try:
-            found: T = future.result()
+            return future.result(timeout=min(timeout, WAIT))
         except KilledWorker as error:
-            raise partition_error(self.client, error) from None
-        return found
+            raise partition_error(client, error, future.key) from None
+        except TimeoutError:
+            if future.done():  # a task has raised it
+                raise
+        if client.nthreads():
+            last_seen = time.monotonic()
+        elif time.monotonic() - last_seen >= timeout:
+            raise NoWorkerError(
+                f"the Dask cluster has had no worker for {timeout:g} seconds: start workers and "
+                "look into the logs of those that ended, or increase worker_timeout"
+            )
 
 
 def tree(
-    parts: Sequence[Any], function: Callable[..., T], merge: Callable[[T, T], T], *arguments: Any
+    parts: Sequence[Any],
+    function: Callable[..., T],
+    merge: Callable[[T, T], T],
+    *arguments: Any,
+    finish: Callable[..., Any] | None = None,
 ) -> Any:
-    """Return the graph of a fold as one Delayed object."""
+    """Return the graph of a fold over Delayed parts as one Delayed object."""
     name = f"apmax-{function.__name__}-{uuid4().hex[:12]}"
-    given = dask.delayed(tuple, pure=False)(list(arguments), dask_key_name=f"{name}-arguments")
-    apply, combine = dask.delayed(_apply, pure=False), dask.delayed(_combine, pure=False)
+    graph: dict[str, Task] = {}
+
+    def task(which: str, *call: Any) -> TaskRef:
+        graph[f"{name}-{which}"] = Task(f"{name}-{which}", *call)
+        return TaskRef(f"{name}-{which}")
+
+    given = task("arguments", tuple, arguments)
     level = [
-        apply(function, part, i, given, dask_key_name=f"{name}-{i}") for i, part in enumerate(parts)
+        task(str(i), _apply, function, TaskRef(part.key), i, given) for i, part in enumerate(parts)
     ]
     depth = 0
-    while len(level) > 1:
+    while len(level) > FAN_IN:
         depth += 1
         level = [
-            combine(merge, level[i : i + FAN_IN], dask_key_name=f"{name}-merge-{depth}-{i}")
+            task(f"merge-{depth}-{i}", _combine, merge, List(*level[i : i + FAN_IN]))
             for i in range(0, len(level), FAN_IN)
         ]
-    return level[0]
+    task("result", _finish, merge, List(*level), finish, given)
+    # Much cheaper to build than a Delayed object per task.
+    layers = HighLevelGraph.from_collections(name, graph, dependencies=parts)
+    return Delayed(f"{name}-result", layers, layer=name)
 
 
 def _apply(function: Callable[..., T], part: Any, index: int, arguments: tuple[Any, ...]) -> T:
@@ -111,6 +163,16 @@ def _combine(merge: Callable[[T, T], T], results: list[T]) -> T:
     for one in results[1:]:
         merged = merge(merged, one)
     return merged
+
+
+def _finish(
+    merge: Callable[[T, T], T],
+    results: list[T],
+    finish: Callable[..., Any] | None,
+    arguments: tuple[Any, ...],
+) -> Any:
+    merged = _combine(merge, results)
+    return merged if finish is None else finish(merged, *arguments)
 
 
 def persisted(client: Client, parts: Sequence[Any]) -> list[Any]:
@@ -217,19 +279,25 @@ def _without_task(keys: list[Any], dask_scheduler: Any) -> list[str]:
     return [str(key) for key in keys if key in tasks and tasks[key].run_spec is None]
 
 
-def partition_error(client: Client, error: KilledWorker) -> PartitionError:
+def partition_error(client: Client, error: KilledWorker, key: Any) -> PartitionError:
     """Return an error that names the partition whose workers ended.
 
     Dask counts the ends of a worker for every task that it ran or had waiting. All tasks with the
-    highest count are named, since one of them is the cause.
+    highest count are named, since one of them is the cause; only those that `key` needs.
     """
     blamed = str(getattr(error, "task", error))
-    keys = client.run_on_scheduler(_most_suspicious)
+    keys = client.run_on_scheduler(_most_suspicious, key=key)
     return _partition_error(blamed, [str(key) for key in keys])
 
 
-def _most_suspicious(dask_scheduler: Any) -> list[Any]:
-    count = {key: task.suspicious for key, task in dask_scheduler.tasks.items()}
+def _most_suspicious(key: Any, dask_scheduler: Any) -> list[Any]:
+    count: dict[Any, int] = {}
+    ahead = [dask_scheduler.tasks[key]] if key in dask_scheduler.tasks else []
+    while ahead:
+        task = ahead.pop()
+        if task.key not in count:
+            count[task.key] = task.suspicious
+            ahead.extend(task.dependencies)
     most = max(count.values(), default=0)
     return [key for key in count if most > 0 and count[key] == most]
 

@@ -21,7 +21,6 @@ from apmax.linear.full_batch import relative_penalty
 from apmax.linear.history import HistoryRow
 from apmax.linear.platt import Calibration
 from apmax.linear.result import FitResult
-from apmax.objective._nodes import certified_tables
 from apmax.objective._summary import MAX_GAMMA
 from apmax.objective.surrogates import LOGISTIC, Surrogate
 from apmax.scale.blocks import LARGEST_WEIGHT, Engine, Progress
@@ -32,6 +31,8 @@ from apmax.scale.sums import (
     Scaling,
     Statistics,
     add,
+    ap_of_moments,
+    ap_of_vector_moments,
     gradient,
     log_loss,
     merge_statistics,
@@ -106,7 +107,11 @@ def _fit(
     _check(found)
     scaling = scaling_of(found, engine.sparse)
     checkpoint.load(asdict(settings), found)
-    anchor = _fit_logistic(engine, scaling, found, settings, checkpoint, progress)
+    anchor = checkpoint.anchor
+    if anchor is None:
+        anchor = _fit_logistic(engine, scaling, found, settings, checkpoint, progress)
+        if not interrupted():
+            checkpoint.keep_anchor(anchor)
     w, rows, result = _fit_ap(engine, scaling, settings, checkpoint, anchor, progress)
     with interrupt_on_hold():
         calibration = calibrate_blocks(engine, scaling, w, found.total)
@@ -154,18 +159,13 @@ def ap_objective(
     engine: Engine, scaling: Scaling, gamma: float, penalty: float, anchor: Floats
 ) -> Objective:
     """Return −ÂP + penalty·‖w − anchor‖²; one pass, or two for wide or sparse features."""
-    tables = certified_tables(gamma)
     one_pass = not engine.sparse and engine.features <= ONE_PASS_FEATURES
 
-    def ap(w: Floats) -> tuple[float, Floats]:
+    def ap(w: Floats) -> Any:
         if one_pass:
-            minus, plus, of_minus, of_plus = engine.fold(vector_moments, add, scaling, w, gamma)
-            value, *polynomials = tables.evaluate(minus, plus)
-            slope = np.tensordot(polynomials[0], of_minus, 2)
-            return value, slope + np.tensordot(polynomials[1], of_plus, 2)
-        value, *polynomials = tables.evaluate(*engine.fold(moments, add, scaling, w, gamma))
-        (slope,) = engine.fold(gradient, add, scaling, w, *polynomials)
-        return value, slope
+            return engine.fold(vector_moments, add, scaling, w, gamma, finish=ap_of_vector_moments)
+        value, *polynomials = engine.fold(moments, add, scaling, w, gamma, finish=ap_of_moments)
+        return value, *engine.fold(gradient, add, scaling, w, *polynomials)
 
     def objective(w: Floats) -> tuple[float, Floats]:
         value, slope = ap(w)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from apmax.blas_threads import one_blas_thread
 from apmax.errors import NonFiniteError, WeightError
 from apmax.linear.design import Design, extent, mean_of
 from apmax.objective._nodes import certified_tables
@@ -147,6 +148,25 @@ def vector_moments(block: Block, scaling: Scaling, w: Floats, gamma: float) -> S
     X, positive, weight = block
     vector_moment_sums(X, positive, weight, *scaling, inner, minus, plus, of_minus, of_plus)
     return minus, plus, of_minus[:, :, : d + 1], of_plus[:, :, : d + 1]
+
+
+def ap_of_vector_moments(
+    sums: Sums, scaling: Scaling, w: Floats, gamma: float
+) -> tuple[float, Floats]:
+    """Return ÂP and its gradient from the moments of all rows."""
+    minus, plus, of_minus, of_plus = sums
+    with one_blas_thread(0):  # as in every other place, so that the bits are the same
+        value, *polynomials = ap_of_moments((minus, plus), scaling, w, gamma)
+        slope = np.tensordot(polynomials[0], of_minus, 2)
+        return value, slope + np.tensordot(polynomials[1], of_plus, 2)
+
+
+def ap_of_moments(
+    sums: Sums, scaling: Scaling, w: Floats, gamma: float
+) -> tuple[float, Floats, Floats]:
+    """Return ÂP and the polynomials of both classes from the moments of all rows."""
+    with one_blas_thread(0):
+        return certified_tables(gamma).evaluate(*sums)
 
 
 def moments(block: Block, scaling: Scaling, w: Floats, gamma: float) -> Sums:

@@ -1,0 +1,86 @@
+"""Tables of the documentation about time and memory, made from the stored results."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from benchmarks.pages import markdown, results_of, wrapped
+from benchmarks.timing import RESULTS
+
+MODELS = {"additive": "`AdditiveAPClassifier`", "auto": "`AutoAPClassifier`"}
+
+
+def table_sizes() -> str:
+    """Show CPU time and memory of models of tables by the number of rows."""
+    rows = []
+    for one in results_of("table_size"):
+        budget = "" if one["budget"] is None else f"(time_budget={one['budget']:g})"
+        rows.append(
+            [
+                f"{one['rows']:,}",
+                MODELS[one["model"]][:-1] + budget + "`",
+                f"{one.get('rows_used', one['rows']):,}",
+                f"{one['cpu']:.0f} s",
+                f"{one['peak_bytes'] / 1e9:.1f} GB",
+                f"{one['test_ap']:.3f}",
+            ]
+        )
+    header = ["rows", "model", "rows trained on", "CPU time", "peak memory", "test AP"]
+    return markdown(header, rows)
+
+
+def table_size_facts() -> str:
+    """Describe the tables of the fits by size."""
+    found = results_of("table_size")
+    share = found[-1]["positives"] / found[-1]["rows"]
+    sizes = " and ".join(
+        f"{size / 1e6:.0f} MB" for size in dict.fromkeys(one["table_bytes"] for one in found)
+    )
+    return wrapped(
+        f"One thread, a synthetic table of {found[0]['columns']} columns (numbers, categories, "
+        f"missing values; {sizes}) with {share:.1%} positives. Peak memory is that of the process, "
+        "imports and table included."
+    )
+
+
+def time_budgets() -> str:
+    """Show the seconds that fits take for each time budget, and the rows they use."""
+    found = results_of("time_budget")
+    tables = list(dict.fromkeys(one["table"] for one in found))
+    budgets = list(dict.fromkeys(one["budget"] for one in found))
+    of = {(one["table"], one["budget"]): one for one in found}
+    rows = [
+        [
+            table,
+            f"{of[table, budgets[0]]['rows']:,}",
+            *(_budget_cell(of[table, budget]) for budget in budgets),
+        ]
+        for table in tables
+    ]
+    return markdown(["table", "rows", *(f"{budget:g} s" for budget in budgets)], rows)
+
+
+def _budget_cell(one: dict[str, Any]) -> str:
+    return f"{one['seconds']} s, {one['models']} models, {one['rows_used']:,} rows"
+
+
+def demo(columns: int, rows: int | None = None) -> str:
+    """Show what `apmax train` prints for the data of the demo, without the times.
+
+    `columns` is the number of columns after the name; `rows` shows the first models and the last.
+    """
+    lines = (RESULTS / "demo.txt").read_text(encoding="utf-8").splitlines()
+    rule = next(k for k, line in enumerate(lines) if "──" in line)
+    end = next(k for k in range(rule, len(lines)) if not lines[k].strip())
+    board = [re.split(r"  +", line.strip()) for line in (lines[rule - 1], *lines[rule + 1 : end])]
+    widths = [max(len(row[k]) for row in board) for k in range(columns + 1)]
+    table = []
+    for row in board:
+        cells = [row[0].ljust(widths[0]), *map(str.rjust, row[1 : columns + 1], widths[1:])]
+        table.append("   ".join(cells) + ("   ←" if row[-1] == "←" else ""))
+    table.insert(1, "─" * len(table[0]))
+    if rows is not None:
+        table = [*table[: rows + 2], "…", table[-1]]
+        return "\n".join(table)
+    return "\n".join([lines[0], *table, *filter(None, map(str.strip, lines[end:]))])
