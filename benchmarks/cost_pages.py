@@ -40,7 +40,15 @@ def table_size_facts() -> str:
     return wrapped(
         f"One thread, a synthetic table of {found[0]['columns']} columns (numbers, categories, "
         f"missing values; {sizes}) with {share:.1%} positives. Peak memory is that of the process, "
-        "imports and table included."
+        f"imports and table included. {_about_budgets(found)}"
+    )
+
+
+def _about_budgets(found: list[dict[str, Any]]) -> str:
+    loads = [one["load"] for one in found if one["budget"] is not None]
+    return (
+        "A budget counts elapsed seconds; the fit with one shared its core with others (load "
+        f"average {max(loads):.0f})."
     )
 
 
@@ -81,6 +89,7 @@ def demo(columns: int, rows: int | None = None) -> str:
         table.append("   ".join(cells) + ("   ←" if row[-1] == "←" else ""))
     table.insert(1, "─" * len(table[0]))
     if rows is not None:
-        table = [*table[: rows + 2], "…", table[-1]]
-        return "\n".join(table)
-    return "\n".join([lines[0], *table, *filter(None, map(str.strip, lines[end:]))])
+        shown = [*table[: rows + 2], "…", table[-1]]
+    else:
+        shown = [lines[0], *table, *filter(None, map(str.strip, lines[end:]))]
+    return "\n".join(["", "```text", *shown, "```", "", ""])

@@ -69,9 +69,7 @@ def test_tables_of_measurements_agree_with_the_stored_results(page: Path) -> Non
     assert done.returncode == 0, f"run `make numbers`: {done.stdout}{done.stderr}"
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.name != "paper.md"], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_differences_with_standard_errors_are_inserted_from_results(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for generated in (r"\[\[\[cog.*?\[\[\[end\]\]\]", r"^( *)```.*?^\1```"):
