@@ -178,8 +178,8 @@ def traffic_lines() -> Iterator[Line]:
         merging = time.process_time() - start
         print(
             f"({features} features: {size / 1e3:.0f} KB per summary; 100 workers send "
-            f"{100 * size / 1e6:.0f} MB per evaluation and {size / 1e3:.0f} KB reach the client; "
-            f"merging takes {merging * 1e3:.0f} ms of CPU)"
+            f"{100 * size / 1e6:.0f} MB per evaluation, and merging takes "
+            f"{merging * 1e3:.0f} ms of CPU time)"
         )
         yield Line(f"KB of a summary, {features} features", size / 1e3, 12 * (features + 1))
 

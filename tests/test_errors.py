@@ -124,9 +124,8 @@ def wait_for_workers() -> None:
     pytest.importorskip("distributed")
     from apmax.scale.cluster import result_of
 
-    future = mock.Mock(**{"result.side_effect": TimeoutError, "done.return_value": False})
-    client = mock.Mock(**{"compute.return_value": future, "nthreads.return_value": {}})
-    result_of(client, None, timeout=1e-3)
+    with mock.patch("apmax.scale.cluster.wait", side_effect=TimeoutError):
+        result_of(mock.Mock(**{"nthreads.return_value": {}}), None, timeout=1e-3)
 
 
 def load_damaged_checkpoint() -> None:

@@ -63,8 +63,8 @@ class BinaryAPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class, in the order of ``classes_``."""
-        last = expit(self._calibrated_log_odds(X))
-        return np.column_stack([1.0 - last, last])
+        log_odds = self._calibrated_log_odds(X)
+        return np.column_stack([expit(-log_odds), expit(log_odds)])  # accurate on both sides
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Return the logarithm of the probabilities, finite for any log-odds."""

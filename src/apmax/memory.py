@@ -14,8 +14,12 @@ SHARE = 0.5
 VARIABLE = "APMAX_MEMORY"
 """Environment variable that replaces this share by an amount, such as 8GB."""
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-BYTES_PER_BYTE = 20
-"""Memory that training of models of tables takes per byte of a table of doubles."""
+BYTES_PER_BYTE, BYTES_PER_ROW = 20, 6000
+"""Memory that training of models of tables takes per byte of a table of doubles, and per row.
+
+The second is for pairs of columns of additive models. Forests do not count: the size of a tree is
+bounded. docs/benchmarks.md has the measurements.
+"""
 LEAST_ROWS = 1000
 ROOT_GROUP = Path("/sys/fs/cgroup/memory.max")
 """Limit of a container."""
@@ -60,4 +64,5 @@ def rows_for_training(columns: int, bytes_per_row: float = 0.0) -> int | None:
     memory = memory_for_training()
     if memory is None:
         return None
-    return max(LEAST_ROWS, int(memory / (BYTES_PER_BYTE * max(8 * columns, bytes_per_row))))
+    of_row = BYTES_PER_BYTE * max(8 * columns, bytes_per_row) + BYTES_PER_ROW
+    return max(LEAST_ROWS, int(memory / of_row))

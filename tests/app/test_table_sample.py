@@ -87,7 +87,7 @@ def test_the_memory_for_training_limits_the_rows(monkeypatch: pytest.MonkeyPatch
     assert whole.y is not None
     assert whole.y.size == ROWS
     monkeypatch.setattr(memory, "LEAST_ROWS", 10)
-    monkeypatch.setenv("APMAX_MEMORY", "1.2 MB")  # 20 bytes per byte of five doubles
+    monkeypatch.setenv("APMAX_MEMORY", "10.2 MB")  # 6000 bytes per row, and 20 per byte
     for name in ("a.csv", "a.parquet"):
         found = load_sample(write(name), None, target="status")
         assert found.X.shape[0] == 1500

@@ -76,7 +76,7 @@ def test_by_default_there_are_ten_negatives_per_positive_and_at_least_200_000(
     assert sample_negatives(folder, "status", pos_label="bad").y.size == N
     monkeypatch.setattr(sampling, "LEAST_NEGATIVES", 100)
     assert sample_negatives(folder, "status", pos_label="bad").y.size == 11 * Y.sum()
-    monkeypatch.setenv("APMAX_MEMORY", "960kB")  # 20 bytes per byte of five doubles
+    monkeypatch.setenv("APMAX_MEMORY", "8160kB")  # 6000 bytes per row, and 20 per byte
     memory = sample_negatives(folder, "status", rows="memory", pos_label="bad")
     assert memory.y.size == 1200
     with pytest.raises(ParameterError, match="'memory'"):

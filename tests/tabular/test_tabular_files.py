@@ -51,7 +51,7 @@ def test_larger_files_are_sampled(pattern: str, monkeypatch: pytest.MonkeyPatch)
     assert sampled.score(X, LABELS) == pytest.approx(whole.score(X, LABELS), abs=0.02)
     p = sampled.predict_proba(X)[:, 0]
     assert p.mean() == pytest.approx(Y.mean(), rel=0.1)  # weights keep probabilities calibrated
-    monkeypatch.setenv("APMAX_MEMORY", "640kB")  # 2000 rows of two columns
+    monkeypatch.setenv("APMAX_MEMORY", "12640kB")  # 2000 rows of two columns
     assert memory.rows_for_training(2) == 2000
     limited = models()[0].fit_files(pattern, "status", columns=["a", "kind"])
     assert limited.out_of_fold_.size == 2000

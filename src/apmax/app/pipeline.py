@@ -92,12 +92,14 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
 
         Without an `operating_point_` the threshold is 0.5.
         """
-        model = self._model
-        if model is None or params:  # the steps know which parameters there are
+        if self._model is None or params:  # the steps know which parameters there are
             return np.asarray(super().predict(X, **params))
-        alert = model.probability(X) >= (0.5 if self._point is None else self._point.threshold)
-        self._warn_of_drift(X)
         positive = self.classes_ == positive_label(self[-1])
+        threshold = 0.5 if self._point is None else self._point.threshold
+        # The same numbers that a threshold is chosen by, to the last bit.
+        probability = self[-1].predict_proba(self._model.features(X))[:, positive].ravel()
+        alert = probability >= threshold
+        self._warn_of_drift(X)
         return np.asarray(np.where(alert, self.classes_[positive], self.classes_[~positive]))
 
     def predict_proba(self, X: Any, **params: Any) -> Floats:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class Block(NamedTuple):
     """Weights of the rows; empty for all ones."""
 
 
-class Engine(Protocol):
+class Engine:
     """Anything that can fold over blocks."""
 
     features: int
@@ -54,10 +54,15 @@ class Engine(Protocol):
         With `finish`, ``finish(merged, *arguments)`` is returned instead. It runs where the results
         are merged, so that only its result is sent to the client of a cluster.
         """
-        ...
+        merged = self.merged(lambda block: function(block, *arguments), merge)
+        return merged if finish is None else finish(merged, *arguments)
+
+    def merged(self, call: Callable[[Block], T], merge: Callable[[T, T], T]) -> T:
+        """Return the results of a call with each block, merged in their order."""
+        raise NotImplementedError
 
 
-class MemoryBlocks:
+class MemoryBlocks(Engine):
     """Blocks of arrays in memory, or of a memory-mapped file.
 
     Parameters
@@ -81,22 +86,15 @@ class MemoryBlocks:
         self.sparse = not isinstance(X, np.ndarray)
         self.rows = rows or block_rows(self.features)
 
-    def fold(
-        self,
-        function: Callable[..., T],
-        merge: Callable[[T, T], T],
-        *arguments: Any,
-        finish: Callable[..., Any] | None = None,
-    ) -> Any:
-        """Return ``function(block, *arguments)`` of all blocks, merged and finished."""
+    def merged(self, call: Callable[[Block], T], merge: Callable[[T, T], T]) -> T:
+        """Return the results of a call with each block, merged in their order."""
 
-        def call(start: int) -> T:
-            result = function(self.block(start), *arguments)
+        def of_block(start: int) -> T:
+            result = call(self.block(start))
             self.release(start)
             return result
 
-        merged = merged_in_order(call, self.starts, merge)
-        return merged if finish is None else finish(merged, *arguments)
+        return merged_in_order(of_block, self.starts, merge)
 
     def release(self, start: int) -> None:
         """Free what a block has loaded: nothing for arrays in memory."""

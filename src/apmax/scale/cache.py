@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from apmax.errors import FileError, ShapeError
 from apmax.objective._pair_sums import NO_WEIGHTS
-from apmax.scale.blocks import Block, MemoryBlocks, Progress, merged_in_order
+from apmax.scale.blocks import Block, Engine, MemoryBlocks, Progress, merged_in_order
 from apmax.scale.files import Batch, LabelCodes, TableFiles
 
 logger = logging.getLogger("apmax")
@@ -131,7 +131,7 @@ def _release(array: NDArray[Any], begin: int, end: int) -> None:
         mapped.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
-class StreamedBlocks:
+class StreamedBlocks(Engine):
     """Batches of files, decoded in every pass."""
 
     sparse = False
@@ -140,21 +140,13 @@ class StreamedBlocks:
         self.table, self.positive_label = table, positive_label
         self.features = len(table.columns)
 
-    def fold(
-        self,
-        function: Callable[..., T],
-        merge: Callable[[T, T], T],
-        *arguments: Any,
-        finish: Callable[..., Any] | None = None,
-    ) -> Any:
-        """Return ``function(block, *arguments)`` of all blocks, merged and finished."""
+    def merged(self, call: Callable[[Block], T], merge: Callable[[T, T], T]) -> T:
+        """Return the results of a call with each block, merged in their order."""
 
-        def call(batch: Batch) -> T:
-            positive = self._is_positive(batch.labels)
-            return function(Block(batch.X, positive, batch.weight), *arguments)
+        def of_batch(batch: Batch) -> T:
+            return call(Block(batch.X, self._is_positive(batch.labels), batch.weight))
 
-        merged = merged_in_order(call, self.table.arrays(), merge)
-        return merged if finish is None else finish(merged, *arguments)
+        return merged_in_order(of_batch, self.table.arrays(), merge)
 
     def _is_positive(self, labels: Any) -> NDArray[np.bool_]:
         import pyarrow as pa

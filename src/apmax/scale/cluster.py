@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 from dask.task_spec import List, Task, TaskRef
-from distributed import Client, KilledWorker, futures_of
+from distributed import Client, KilledWorker, futures_of, wait
 from numpy.typing import NDArray
 
 from apmax.errors import (
@@ -30,7 +30,7 @@ from apmax.errors import (
     ShapeError,
 )
 from apmax.objective._pair_sums import NO_WEIGHTS
-from apmax.scale.blocks import Block
+from apmax.scale.blocks import Block, Engine
 from apmax.scale.sums import check_block_weights
 from apmax.validation import Floats
 
@@ -57,7 +57,7 @@ class Description(NamedTuple):
     sparse: bool
 
 
-class ClusterBlocks:
+class ClusterBlocks(Engine):
     """Blocks that are partitions in the memory of a Dask cluster.
 
     Parameters
@@ -85,7 +85,7 @@ class ClusterBlocks:
         *arguments: Any,
         finish: Callable[..., Any] | None = None,
     ) -> Any:
-        """Return ``function(block, *arguments)`` of all blocks, merged and finished."""
+        """Compute a fold as one graph."""
         result = tree(self.parts, function, merge, *arguments, finish=finish)
         return result_of(self.client, result, self.timeout)
 
@@ -102,14 +102,7 @@ def result_of(client: Client, graph: Any, timeout: float) -> Any:
     """
     future = client.compute(graph, optimize_graph=False)
     last_seen = time.monotonic()
-    while True:
-        try:
-            return future.result(timeout=min(timeout, WAIT))
-        except KilledWorker as error:
-            raise partition_error(client, error, future.key) from None
-        except TimeoutError:
-            if future.done():  # a task has raised it
-                raise
+    while not _finished(future, min(timeout, WAIT)):
         if client.nthreads():
             last_seen = time.monotonic()
         elif time.monotonic() - last_seen >= timeout:
@@ -117,6 +110,19 @@ def result_of(client: Client, graph: Any, timeout: float) -> Any:
                 f"the Dask cluster has had no worker for {timeout:g} seconds: start workers and "
                 "look into the logs of those that ended, or increase worker_timeout"
             )
+    try:
+        return future.result()
+    except KilledWorker as error:
+        raise partition_error(client, error, future.key) from None
+
+
+def _finished(future: Any, timeout: float) -> bool:
+    """Wait for a future; an error of its task counts as an end, too."""
+    try:
+        wait(future, timeout=timeout)
+    except TimeoutError:
+        return False
+    return True
 
 
 def tree(
