@@ -93,3 +93,12 @@ def demo(columns: int, rows: int | None = None) -> str:
     else:
         shown = [lines[0], *table, *filter(None, map(str.strip, lines[end:]))]
     return "\n".join(["", "```text", *shown, "```", "", ""])
+
+
+def reliability() -> str:
+    """Show what ``make soak`` has measured."""
+    rows = [
+        [promise, f"`{one['test']}`", one["figure"], one["date"]]
+        for promise, one in results_of("reliability").items()
+    ]
+    return markdown(["promise", "test", "figure", "date"], rows)

@@ -1,12 +1,29 @@
-"""How long the tests of `make soak` take: APMAX_SOAK_MINUTES, 60 by default, scales them all."""
+"""How long the tests of `make soak` take, and where their figures are stored.
+
+APMAX_SOAK_MINUTES, 60 by default, scales all of them.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+from datetime import UTC, datetime
+from pathlib import Path
 
 MINUTES = float(os.environ.get("APMAX_SOAK_MINUTES", "60"))
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "reliability.json"
 
 
 def scaled(count: int) -> int:
     """Return how much of a full run of an hour to do; at least one."""
     return max(1, round(count * min(1.0, MINUTES / 60)))
+
+
+def record(promise: str, figure: str) -> None:
+    """Store what was measured for the table of docs/reliability.md."""
+    test = os.environ["PYTEST_CURRENT_TEST"].partition("::")[0].rpartition("/")[2]
+    today = datetime.now(UTC).date().isoformat()
+    stored = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    stored[promise] = {"test": test, "figure": figure, "date": today}
+    text = json.dumps(dict(sorted(stored.items())), indent=1, ensure_ascii=False)
+    RESULTS.write_text(f"{text}\n", encoding="utf-8")

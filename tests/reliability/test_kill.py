@@ -13,7 +13,7 @@ import pytest
 
 from apmax.app.files import write_file
 from tests.reliability.killing import WORK
-from tests.reliability.soak import scaled
+from tests.reliability.soak import record, scaled
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
@@ -43,6 +43,15 @@ def test_work_stopped_three_times_ends_with_the_same_bits(
     assert stopped(name, tmp_path, 3, number)["stopped"] == 3
 
 
+KINDS = {
+    "torch": "PyTorch training",
+    "lightning": "training with Lightning",
+    "experiments": "a run of the paper's experiments",
+    "train": "`apmax train`",
+    "files": "`fit_files`",
+}
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 @pytest.mark.parametrize("name", WORK)
@@ -50,8 +59,11 @@ def test_work_stopped_fifty_times_ends_with_the_same_bits(
     name: str, number: signal.Signals, tmp_path: Path
 ) -> None:
     found = stopped(name, tmp_path, scaled(50), number)
-    print(f"\n{name}, {number.name}: {found}")
     assert found["stopped"] == scaled(50)
+    record(
+        f"{KINDS[name]} that {number.name} stops ends with the same bits when it runs again",
+        f"{found['stopped']} stops, {found['while writing']} of them while a file was written",
+    )
 
 
 KILLED_WHILE_WRITING = """

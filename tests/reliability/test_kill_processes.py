@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.reliability.soak import scaled
+from tests.reliability.soak import record, scaled
 
 pytestmark = pytest.mark.soak
 torch = pytest.importorskip("torch")
@@ -93,6 +93,10 @@ def test_a_dask_client_that_is_stopped_resumes(number: signal.Signals, tmp_path:
     results = [(folder / "fit.npy").read_bytes() for folder in (undisturbed, disturbed)]
     assert results[0] == results[1]
     assert [path.name for path in disturbed.iterdir()] == ["fit.npy"]
+    record(
+        f"a Dask client that {number.name} stops resumes with the same bits",
+        f"{scaled(50)} stops, no file or process left",
+    )
 
 
 DYING = """
@@ -137,6 +141,10 @@ def test_ranks_that_are_killed_in_turn_are_restarted(tmp_path: Path) -> None:
         saved = torch.load(folder / "checkpoint.pt", weights_only=True)
         weights.append([*saved["model"].values(), saved["loss"]["U"]])
     assert all(map(torch.equal, *weights))
+    record(
+        "ranks of torchrun that SIGKILL stops are restarted and end with the same bits",
+        f"{count} stops, of both ranks in turn",
+    )
 
 
 def test_torchrun_ends_on_ctrl_c_and_resumes(tmp_path: Path) -> None:
@@ -154,3 +162,7 @@ def test_torchrun_ends_on_ctrl_c_and_resumes(tmp_path: Path) -> None:
         weights.append([*saved["model"].values(), saved["loss"]["U"]])
         assert [path.name for path in folder.iterdir()] == ["checkpoint.pt"]
     assert all(map(torch.equal, *weights))
+    record(
+        "torchrun that SIGINT stops ends all its processes and resumes with the same bits",
+        f"{scaled(50)} stops",
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from apmax.objective.omega import Omega
 from apmax.objective.surrogates import SQUARED_HINGE
 from apmax.validation import Floats
 from tests.oracle.equations import project
-from tests.reliability.soak import MINUTES, scaled
+from tests.reliability.soak import MINUTES, record, scaled
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # few iterations; filters are not thread-safe
 RNG = np.random.default_rng(0)
@@ -43,6 +44,9 @@ def fit(number: int) -> Floats:
     return np.append(model.coef_, model.intercept_)
 
 
+FEW_FITS = 20
+
+
 def in_threads(count: int) -> list[Floats]:
     with ThreadPoolExecutor(4) as pool:
         return list(pool.map(fit, range(count)))
@@ -52,7 +56,9 @@ def in_processes(count: int) -> list[Floats]:
     return list(Parallel(n_jobs=2)(delayed(fit)(number) for number in range(count)))
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(scaled(1000), marks=pytest.mark.soak)], ids=str)
+@pytest.mark.parametrize(
+    "count", [FEW_FITS, pytest.param(scaled(1000), marks=pytest.mark.soak)], ids=str
+)
 @pytest.mark.parametrize("run", [in_threads, in_processes], ids=["threads", "processes"])
 def test_fits_at_the_same_time_have_the_bits_of_sequential_fits(
     run: Callable[[int], list[Floats]], count: int
@@ -62,6 +68,11 @@ def test_fits_at_the_same_time_have_the_bits_of_sequential_fits(
     np.testing.assert_array_equal(run(count), expected)
     assert len({row.tobytes() for row in expected}) == count
     np.testing.assert_equal(np.random.get_state(legacy=False), before)  # noqa: NPY002
+    if count > FEW_FITS:
+        record(
+            f"fits {run.__name__.replace('_', ' ')} have the bits of sequential fits",
+            f"{count:,} fits",
+        )
 
 
 def test_twenty_fits_leave_no_arrays_behind() -> None:
@@ -87,6 +98,7 @@ def resident_memory() -> int:
 @pytest.mark.soak
 def test_memory_stays_within_two_percent_during_fits_and_reports(tmp_path: Path) -> None:
     seen: list[int] = []
+    descriptors: list[int] = []
     begin, count = time.monotonic(), 0
     while time.monotonic() < begin + 60 * MINUTES or len(seen) < 20:
         weights = fit(count)
@@ -96,9 +108,15 @@ def test_memory_stays_within_two_percent_during_fits_and_reports(tmp_path: Path)
         if count % 20 == 0:
             gc.collect()
             seen.append(resident_memory())
+            descriptors.append(len(os.listdir("/proc/self/fd")))
     warm, last = max(seen[: len(seen) // 4]), max(seen[-5:])
-    print(f"\n{count} fits and reports: {warm} pages after a quarter, {last} at the end")
     assert last < 1.02 * warm
+    assert len(set(descriptors)) == 1
+    record(
+        "memory stays within 2 % and the number of open files constant",
+        f"{count:,} fits and reports in {MINUTES:g} minutes: memory {last / warm - 1:+.2%} after "
+        "the first quarter",
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
