@@ -74,8 +74,15 @@ def calibration(result: ScoredModel) -> Calibration:
     low, high = _wilson(observed, sums(v) ** 2 / sums(v**2))
     ends = np.append(starts[1:], p.size) - 1
     ranges = list(zip(p[starts], p[ends], strict=True))
+    per_row = rows / sums(v)  # counts of rows, also if negatives weigh more
     calibrated, summary, sentence = _verdict(
-        z, expected * rows / sums(v), found * rows / sums(v), positives, ranges, p_value
+        z,
+        expected * per_row,
+        found * per_row,
+        float(expected.sum() / max(found.sum(), 0.5)),
+        positives,
+        ranges,
+        p_value,
     )
     return Calibration(
         p[starts],
@@ -115,6 +122,7 @@ def _verdict(
     z: Floats,
     expected: Floats,
     found: Floats,
+    overall: float,
     positives: Counts,
     ranges: list[tuple[float, float]],
     p_value: float,
@@ -146,13 +154,12 @@ def _verdict(
     detail = f"{_off(float(factor[worst]))} {where}"
     if min(positives[worst], expected[worst]) < FEW_POSITIVES:
         side = "high" if factor[worst] > 1 else "low"
-        counts = f"{found[worst]:.3g} positives, {expected[worst]:.3g} expected"
+        counts = f"{positives[worst]} positives, {factor[worst] * max(positives[worst], 0.5):.3g} expected"
         detail = f"too {side} {where}: {counts}"
-    overall = _off(float(expected.sum() / found.sum()))
     return (
         False,
         detail,
-        f"The probabilities are not calibrated: {overall} overall, and {detail} ({test}).",
+        f"The probabilities are not calibrated: {_off(overall)} overall, and {detail} ({test}).",
     )
 
 
