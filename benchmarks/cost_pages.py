@@ -46,10 +46,9 @@ def table_size_facts() -> str:
 
 def _about_budgets(found: list[dict[str, Any]]) -> str:
     loads = [one["load"] for one in found if one["budget"] is not None]
-    return (
-        "A budget counts elapsed seconds; the fit with one shared its core with others (load "
-        f"average {max(loads):.0f})."
-    )
+    if not loads:
+        return ""
+    return f"A budget counts elapsed seconds; the load average was {max(loads):.0f} on two cores."
 
 
 def time_budgets() -> str:

@@ -154,7 +154,8 @@ def _verdict(
     detail = f"{_off(float(factor[worst]))} {where}"
     if min(positives[worst], expected[worst]) < FEW_POSITIVES:
         side = "high" if factor[worst] > 1 else "low"
-        counts = f"{positives[worst]} positives, {factor[worst] * max(positives[worst], 0.5):.3g} expected"
+        count = positives[worst]
+        counts = f"{count} positives, {factor[worst] * max(count, 0.5):.3g} expected"
         detail = f"too {side} {where}: {counts}"
     return (
         False,
