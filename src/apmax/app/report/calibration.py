@@ -71,7 +71,7 @@ def calibration(result: ScoredModel) -> Calibration:
     z = (found - expected) / np.sqrt(sums(v**2 * spread))
     p_value = float(chi2.sf(np.sum(z**2), z.size))
     observed = found / sums(v)
-    low, high = _wilson(observed, sums(v) ** 2 / sums(v**2))
+    low, high = wilson(observed, sums(v) ** 2 / sums(v**2))
     ends = np.append(starts[1:], p.size) - 1
     ranges = list(zip(p[starts], p[ends], strict=True))
     per_row = rows / sums(v)  # counts of rows, also if negatives weigh more
@@ -99,7 +99,7 @@ def calibration(result: ScoredModel) -> Calibration:
     )
 
 
-def _wilson(share: Floats, rows: Floats) -> tuple[Floats, Floats]:
+def wilson(share: Floats, rows: Floats) -> tuple[Floats, Floats]:
     """Return Wilson's 95 % interval of a share of (effective) rows."""
     z = float(norm.ppf(0.975))
     centre = (share + z**2 / (2 * rows)) / (1 + z**2 / rows)
