@@ -125,7 +125,7 @@ def wait_for_workers() -> None:
     from apmax.scale.cluster import result_of
 
     with mock.patch("apmax.scale.cluster.wait", side_effect=TimeoutError):
-        result_of(mock.Mock(**{"nthreads.return_value": {}}), None, timeout=1e-3)
+        result_of(mock.MagicMock(**{"nthreads.return_value": {}}), None, timeout=1e-3)
 
 
 def load_damaged_checkpoint() -> None:

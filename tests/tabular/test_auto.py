@@ -222,7 +222,7 @@ def test_ctrl_c_keeps_the_models_that_are_complete() -> None:
     assert [*model.models_] == [model.best_] == ["logistic"]
     assert model.result_.interrupted
     assert not model.result_.converged
-    assert model.result_.message == "interrupted: kept logistic"
+    assert model.result_.message == "interrupted: only logistic compared"
     assert np.isfinite(model.decision_function(X[TEST])).all()
     assert not interrupts.interrupted()
 

@@ -87,7 +87,7 @@ def test_a_selected_model_that_was_interrupted_is_replaced_with_a_warning() -> N
 
     model = AutoAPClassifier(["logistic", "boosting-5x100", "stack"], select="stack", cv=2)
     model.on_progress = stop
-    with pytest.warns(UserWarning, match=r"`select` = 'stack' was not fitted \(interrupted: kept"):
+    with pytest.warns(UserWarning, match=r"`select` = 'stack' was not fitted \(interrupted: only"):
         model.fit(X[TRAIN], Y[TRAIN])
     assert model.best_ == "logistic"
 
