@@ -64,8 +64,8 @@ def _tables() -> list[dict[str, Any]]:
 def _about_budgets(found: list[dict[str, Any]]) -> str:
     loads = [one["load"] for one in found if one["budget"] is not None]
     return (
-        "A budget counts elapsed seconds; the fit with one shared its core with others (load "
-        f"average {max(loads):.0f})."
+        "A time budget counts elapsed seconds, not CPU time. Other programs took most of the CPU "
+        f"time during the fit with a budget (load average {max(loads):.0f} on 2 cores)."
     )
 
 
