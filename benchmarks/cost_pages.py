@@ -63,9 +63,11 @@ def _tables() -> list[dict[str, Any]]:
 
 def _about_budgets(found: list[dict[str, Any]]) -> str:
     loads = [one["load"] for one in found if one["budget"] is not None]
+    if not loads:
+        return ""
     return (
-        "A time budget counts elapsed seconds, not CPU time. Other programs took most of the CPU "
-        f"time during the fit with a budget (load average {max(loads):.0f} on 2 cores)."
+        "A time budget counts elapsed seconds, not CPU time. With a budget, other programs took "
+        f"most of the CPU time (load average {max(loads):.0f} on two cores)."
     )
 
 

@@ -36,6 +36,10 @@ NAMES = {
 }
 
 
+LEAST_GAIN, MOST_LOSS = 0.002, 0.003
+"""Mean gain, and loss on a table, that decide whether weights for boosted trees are used."""
+
+
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table in Markdown, between empty lines."""
     lines = [header, ["---"] * len(header), *rows]
@@ -311,19 +315,17 @@ def boosting_weights() -> str:
     return (
         f"On {len(means)} tables with {splits} splits each the mean gain is "
         f"{gain([*means.values()])}. The three largest and the three smallest: "
-        f"{', '.join(shown)}.\n\n{_decision([*means.values()])}\n"
+        f"{', '.join(shown)}.\n\n{_missed_conditions([*means.values()])}\n"
     )
 
 
-def _decision(gained: Sequence[float]) -> str:
+def _missed_conditions(gained: Sequence[float]) -> str:
+    """Say which of the conditions for using the weights are missed."""
     mean, error = _mean_and_error(gained)
-    missed = [
-        name
-        for name, met in {
-            "a mean gain of 0.002": mean >= 0.002,
-            "two standard errors": mean >= 2 * error,
-            "no table below −0.003": min(gained) >= -0.003,
-        }.items()
-        if not met
-    ]
-    return f"Missed: {', '.join(missed) or 'nothing'}."
+    conditions = {
+        f"a mean gain of {LEAST_GAIN}": mean >= LEAST_GAIN,
+        "two standard errors": mean >= 2 * error,
+        f"no table below −{MOST_LOSS}": min(gained) >= -MOST_LOSS,
+    }
+    missed = [name for name, met in conditions.items() if not met]
+    return f"Conditions that are missed: {', '.join(missed) or 'none'}."

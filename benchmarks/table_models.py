@@ -221,7 +221,7 @@ METHODS = {
     "lightgbm-ap": Method(lightgbm_ap, "1"),
     "additive-main": Method(additive_main, "2"),
     "additive": Method(additive, "3"),
-    "auto": Method(auto, "4"),
+    "auto": Method(auto, "5"),
     "auto-one-se": Method(auto_selecting("one-se"), "1"),
     "auto-stack": Method(auto_selecting("stack"), "1"),
     "flaml": Method(flaml, "1"),

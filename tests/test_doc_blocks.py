@@ -109,7 +109,7 @@ def test_python_blocks_run(page: Path, text: str, names: dict[str, Any]) -> None
 
 def test_commands_of_the_quickstart_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for seed, name in enumerate(("loans", "valid", "new")):
+    for seed, name in enumerate(("loans", "valid", "test", "new")):
         made_loans(600, seed).reset_index(names="customer").to_csv(f"{name}.csv", index=False)
     lines = [
         line.split("#")[0].strip()

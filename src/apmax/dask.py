@@ -207,9 +207,14 @@ result_
         log_odds = self.decision_function(X if names is None else X[names])
         if local.pos_label_ != local.classes_[1]:
             log_odds = -log_odds
-        return average_precision(
-            y, log_odds, sample_weight=sample_weight, pos_label=local.pos_label_
-        ).value
+        client = self._client()
+        parts = persisted(client, _packed(y, log_odds, sample_weight))
+
+        def fold(function: Any, merge: Any, *arguments: Any) -> Any:
+            graph = tree(parts, function, merge, *arguments)
+            return result_of(client, graph, self.worker_timeout)
+
+        return average_precision_of(fold, local.pos_label_).value
 
     def _mapped(self, X: Any, method: str, columns: int | None = None, dtype: Any = float) -> Any:
         local = self.to_local()
@@ -280,6 +285,16 @@ def average_precision(
     APInterval
         With fields `value`, `lower` and `upper`, which are equal if the result is exact.
     """
+    parts = _packed(y, scores, sample_weight)
+
+    def fold(function: Any, merge: Any, *arguments: Any) -> Any:
+        return dask.compute(tree(parts, function, merge, *arguments), optimize_graph=False)[0]
+
+    return average_precision_of(fold, pos_label)
+
+
+def _packed(y: Any, scores: Any, sample_weight: Any) -> list[Any]:
+    """Return labels, scores and weights as one Delayed object per partition."""
     columns = [_parts(y), _parts(scores)]
     columns.append([None] * len(columns[0]) if sample_weight is None else _parts(sample_weight))
     if len({len(one) for one in columns}) > 1:
@@ -288,12 +303,7 @@ def average_precision(
             "partitions: give all of them the same"
         )
     pack = dask.delayed(_pack, pure=False)
-    parts = [pack(*row) for row in zip(*columns, strict=True)]
-
-    def fold(function: Any, merge: Any, *arguments: Any) -> Any:
-        return dask.compute(tree(parts, function, merge, *arguments), optimize_graph=False)[0]
-
-    return average_precision_of(fold, pos_label)
+    return [pack(*row) for row in zip(*columns, strict=True)]
 
 
 def _collections(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:

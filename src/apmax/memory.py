@@ -14,12 +14,13 @@ SHARE = 0.5
 VARIABLE = "APMAX_MEMORY"
 """Environment variable that replaces this share by an amount, such as 8GB."""
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-BYTES_PER_BYTE, BYTES_PER_ROW = 20, 6000
-"""Memory that training of models of tables takes per byte of a table of doubles, and per row.
+BYTES_PER_BYTE = 20
+"""Memory that training of models of tables takes per byte of a table of doubles.
 
-The second is for pairs of columns of additive models. Forests do not count: the size of a tree is
-bounded. docs/benchmarks.md has the measurements.
+Forests do not count: the size of a tree is bounded. docs/benchmarks.md has the measurements.
 """
+BYTES_PER_ROW = 6000
+"""Memory per row, for pairs of columns of additive models."""
 LEAST_ROWS = 1000
 ROOT_GROUP = Path("/sys/fs/cgroup/memory.max")
 """Limit of a container."""

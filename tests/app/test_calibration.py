@@ -93,6 +93,20 @@ def test_few_positives_have_counts_instead_of_a_factor() -> None:
     assert "factor" not in found.sentence
 
 
+def test_the_verdict_of_a_sample_with_weights_is_that_of_all_rows() -> None:
+    every = drawn(200_000, 0)
+    shrunk = every.probabilities**1.3
+    rng = np.random.default_rng(1)
+    kept = every.y | (rng.random(every.y.size) < 0.05)
+    weight = np.where(every.y, 1.0, 20.0)
+    whole = calibration(ScoredModel("m", every.y, shrunk))
+    sample = calibration(ScoredModel("m", every.y[kept], shrunk[kept], weight[kept]))
+    words = [one.sentence.split(" overall")[0] for one in (whole, sample)]
+    factors = [float(text.rpartition(" ")[2]) for text in words]
+    assert factors[0] == pytest.approx(factors[1], abs=0.11)
+    assert factors[0] > 1.2
+
+
 def test_certain_predictions_are_judged() -> None:
     y = np.arange(1000) % 10 == 0
     assert calibration(ScoredModel("right", y, y.astype(float))).calibrated

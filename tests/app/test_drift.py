@@ -74,7 +74,7 @@ def test_a_column_may_be_empty_by_chance() -> None:
         empty = training.head(rows).assign(amount=None)
         assert len(lost_columns(encoder, empty, known)) == lost
         assert lost_columns(encoder, empty) == []  # half of the values were missing, or more
-    assert "had values in 50% of the rows" in lost_columns(encoder, empty, known)[0]
+    assert "had values in 50 % of the rows" in lost_columns(encoder, empty, known)[0]
     assert len(lost_columns(encoder, training.head(2).assign(city=None))) == 1
     assert lost_columns(encoder, training.head(1).assign(city=None)) == []
 

@@ -167,7 +167,7 @@ def test_integer_identifiers(table: Any, rng: np.random.Generator, name: str) ->
     frame["customer"] = IDENTIFIERS[name](rng)
     message = only(check_columns(dataset(frame, y)), "customer", "identifier")
     assert "is used as a number" in message
-    assert "--drop customer" in message
+    assert "use --id customer" in message
 
 
 def test_measurements_are_not_identifiers(table: Any, rng: np.random.Generator) -> None:

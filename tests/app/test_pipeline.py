@@ -119,9 +119,10 @@ def test_unknown_parameters_of_predict_are_an_error(model: Model, tmp_path: Path
     ("point", "message"),
     [
         (0.3, "result of apmax.operating_point"),
-        (apmax.OperatingPoint(2.5, 0.8, 0.5, 0.1), "operating_point_.threshold"),
-        (apmax.OperatingPoint(float("nan"), 0.8, 0.5, 0.1), "operating_point_.threshold"),
-        (apmax.OperatingPoint(0.5, 1.8, 0.5, 0.1), "operating_point_.precision"),
+        (apmax.OperatingPoint(2.5, 0.8, 0.5, 0.1), "`threshold`"),
+        (apmax.OperatingPoint(float("nan"), 0.8, 0.5, 0.1), "`threshold`"),
+        (apmax.OperatingPoint(0.5, 1.8, 0.5, 0.1), "`precision`"),
+        (apmax.OperatingPoint(0.5, 0.8, 0.5, 0.0), "`alert_rate`"),
     ],
 )
 def test_an_operating_point_is_checked_when_it_is_set(

@@ -14,10 +14,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import apmax
-from apmax import AdditiveAPClassifier, APClassifierCV, AutoAPClassifier
+from apmax import AdditiveAPClassifier, APClassifier, APClassifierCV, AutoAPClassifier
 from apmax.app import TablePreprocessor
 from apmax.app.model import load_model
-from apmax.errors import LabelError, ParameterError, ShapeError
+from apmax.errors import ApmaxError, LabelError, ParameterError, ShapeError
 from tests.app.loans import as_json, made_loans, predicted
 
 LOANS, NEW = (made_loans(*of).replace({"city": {"?": None}}) for of in ((600, 0), (200, 5)))
@@ -103,6 +103,56 @@ def test_an_operating_point_of_python_is_used_by_the_commands(folder: Path) -> N
     point = apmax.load("m.apmax").operating_point_
     assert point.precision == pytest.approx(again.operating_point_.precision)
     assert point.recall == pytest.approx(again.operating_point_.recall)
+
+
+def test_a_fitted_estimator_is_saved_with_its_operating_point(folder: Path) -> None:
+    model = fitted(AdditiveAPClassifier(cv=3), X)
+    probability = model.predict_proba(X)[:, 1]
+    point = apmax.operating_point(Y, probability, recall=0.6)
+    apmax.save(model, "m.apmax", X, operating_point=point)
+    again = apmax.load("m.apmax")
+    assert again.operating_point_.threshold == point.threshold
+    np.testing.assert_array_equal(again.predict(X) == 1, probability >= point.threshold)
+
+
+def test_a_loaded_pipeline_that_is_fitted_again_takes_and_saves_a_threshold(folder: Path) -> None:
+    model = make_pipeline(TablePreprocessor(), AutoAPClassifier(["additive"], cv=3))
+    apmax.save(model.fit(LOANS.iloc[:, :3], LOANS["defaulted"]), "m.apmax")
+    again = apmax.load("m.apmax").fit(LOANS.iloc[:, :3], LOANS["defaulted"])
+    probability = again.predict_proba(NEW)[:, 1]
+    point = apmax.operating_point(NEW["defaulted"] == "yes", probability, recall=0.9)
+    again.operating_point_ = point
+    np.testing.assert_array_equal(again.predict(NEW) == "yes", probability >= point.threshold)
+    apmax.save(again, "again.apmax")
+    assert apmax.load("again.apmax").operating_point_.threshold == point.threshold
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"target": 5}, "name of a column"),
+        ({"X": X.head(0)}, "no rows"),
+        ({"operating_point": 0.5}, "result of apmax.operating_point"),
+    ],
+)
+def test_what_load_would_refuse_is_not_written(
+    arguments: dict[str, Any], message: str, folder: Path
+) -> None:
+    model = make_pipeline(TablePreprocessor(), AdditiveAPClassifier(cv=3))
+    model.fit(LOANS.iloc[:, :3], LOANS["defaulted"])
+    with pytest.raises(ApmaxError, match=message):
+        apmax.save(model, "m.apmax", **arguments)
+    assert not Path("m.apmax").exists()
+
+
+def test_a_model_of_an_array_needs_an_array(folder: Path) -> None:
+    numbers = X.select_dtypes("number").fillna(0.0)
+    model = APClassifier().fit(numbers.to_numpy(), LOANS["defaulted"])
+    with pytest.raises(ShapeError, match=r"to_numpy"):
+        apmax.save(model, "m.apmax", numbers)
+    apmax.save(model, "m.apmax", numbers.to_numpy())
+    with pytest.raises(ValueError, match="features"):
+        apmax.load("m.apmax").predict(numbers.to_numpy().repeat(2, axis=1))
 
 
 def test_training_data_give_the_file_a_profile(folder: Path) -> None:

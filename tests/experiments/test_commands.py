@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments.__main__ import app
+from experiments.datasets import SETS
 from experiments.linear import grid, rates
 from experiments.linear.rates import Ladder
 
@@ -37,7 +38,7 @@ def test_a_cell_has_its_repeats_the_papers_number_and_its_command(
     assert done.exit_code == 0, done.output
     cell = json.loads(done.stdout)["cell"]
     assert len({one["test_ap"] for one in cell["repeats"]}) > 1  # repeats differ in their split
-    assert cell["mean"] > 0.7
+    assert cell["mean"] > (0.7 if SETS["mushrooms"].features == 64 else 0.95)  # digits
     assert cell["difference"] == pytest.approx(cell["mean"] - 0.997)
     assert cell["command"] == "python -m experiments cell soap-sgd mushrooms --setting 1,0.9,0.1"
     for folder in "ab":  # stored, and computed again

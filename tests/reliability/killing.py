@@ -14,6 +14,7 @@ import shutil
 import signal
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -73,15 +74,16 @@ def lightning_training() -> Work:
 
     def run(folder: Path) -> None:
         path = folder / "last.ckpt"
-        module, _ = train(
-            epochs=6,
-            resume=str(path) if path.exists() else None,
-            callbacks=[ModelCheckpoint(folder, save_last=True)],
-            enable_progress_bar=False,
-            enable_model_summary=False,
-        )
-        if module.trainer.interrupted:
-            raise KeyboardInterrupt
+        try:
+            train(
+                epochs=6,
+                resume=str(path) if path.exists() else None,
+                callbacks=[ModelCheckpoint(folder, save_last=True)],
+                enable_progress_bar=False,
+                enable_model_summary=False,
+            )
+        except SystemExit:  # Lightning ends an interrupted program with the code 1
+            raise KeyboardInterrupt from None
 
     def result(folder: Path) -> bytes:
         parts = filter(torch.is_tensor, load(folder)["state_dict"].values())
@@ -207,6 +209,8 @@ def completes(
             code = INTERRUPTED
         except SystemExit as end:
             code = int(end.code or 0)
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(code)
     with suppress(PermissionError):  # the child was faster

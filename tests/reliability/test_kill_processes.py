@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -35,25 +37,36 @@ INTERRUPTED = 128 + signal.SIGINT
 def run(
     command: Sequence[object], stop_after: float | None = None, number: int = signal.SIGKILL
 ) -> int:
-    """Run a command in a process group, send it a signal at a moment, and return its exit code."""
-    process = subprocess.Popen(
-        [str(part) for part in command],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=ENVIRONMENT,
-        start_new_session=True,
-    )
-    try:
-        if stop_after is not None:
-            with suppress(subprocess.TimeoutExpired):
-                return process.wait(stop_after)
-            process.send_signal(number)
-        return process.wait(SECONDS)
-    finally:
-        if number == signal.SIGINT:
-            assert_no_process_is_left(process.pid)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+    """Run a command in a process group, send it a signal at a moment, and return its exit code.
+
+    It ends with 0, or by the signal.
+    """
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            [str(part) for part in command],
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env=ENVIRONMENT,
+            start_new_session=True,
+        )
+        try:
+            try:
+                code = process.wait(stop_after or SECONDS)
+            except subprocess.TimeoutExpired:
+                process.send_signal(number)
+                code = process.wait(SECONDS)
+            if number == signal.SIGINT:
+                assert_no_process_is_left(process.pid)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        errors.seek(0)
+        said = errors.read()
+    if code == 1:  # of torchrun, and of Python while it imports
+        assert "KeyboardInterrupt" in said or "SignalException" in said, said[-3000:]
+    else:
+        assert code in (0, -number, INTERRUPTED), (code, said[-3000:])
+    return code
 
 
 def assert_no_process_is_left(group: int) -> None:
@@ -65,15 +78,22 @@ def assert_no_process_is_left(group: int) -> None:
         raise AssertionError("a process is left")
 
 
-def stop_until_complete(command: Sequence[object], kills: int, number: int, seconds: float) -> int:
-    """Stop a command at random moments so many times, let it end, and return the stops."""
-    rng, stops = np.random.default_rng(0), 0
-    while stops < kills:
-        code = run(command, seconds * rng.uniform(), number)
-        stops += code != 0
-        assert code == 0 or abs(code) in (signal.SIGKILL, signal.SIGINT, INTERRUPTED, 1), code
+def stop_and_complete(command: Sequence[object], stops: int, number: int, seconds: float) -> None:
+    """Stop a command at random moments so many times, and then let it end.
+
+    The last argument is its folder, which is emptied when it ends before the signal.
+    """
+    rng, folder, left = np.random.default_rng(0), Path(str(command[-1])), stops
+    for _ in range(20 * stops):
+        if run(command, seconds * rng.uniform(), number) == 0:
+            shutil.rmtree(folder)
+            folder.mkdir()
+        else:
+            left -= 1
+        if left == 0:
+            break
+    assert left == 0
     assert run(command) == 0
-    return stops
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
@@ -89,7 +109,7 @@ def test_a_dask_client_that_is_stopped_resumes(number: signal.Signals, tmp_path:
         begin = time.perf_counter()
         assert run([*command, undisturbed]) == 0
         seconds = time.perf_counter() - begin
-        stop_until_complete([*command, disturbed], scaled(50), number, seconds)
+        stop_and_complete([*command, disturbed], scaled(50), number, seconds)
     results = [(folder / "fit.npy").read_bytes() for folder in (undisturbed, disturbed)]
     assert results[0] == results[1]
     assert [path.name for path in disturbed.iterdir()] == ["fit.npy"]
@@ -157,7 +177,7 @@ def test_torchrun_ends_on_ctrl_c_and_resumes(tmp_path: Path) -> None:
             assert run(torchrun(TWO_PROCESSES, folder)) == 0
             seconds = time.perf_counter() - begin
         else:
-            stop_until_complete(torchrun(TWO_PROCESSES, folder), stops, signal.SIGINT, seconds)
+            stop_and_complete(torchrun(TWO_PROCESSES, folder), stops, signal.SIGINT, seconds)
         saved = torch.load(folder / "checkpoint.pt", weights_only=True)
         weights.append([*saved["model"].values(), saved["loss"]["U"]])
         assert [path.name for path in folder.iterdir()] == ["checkpoint.pt"]

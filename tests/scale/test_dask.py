@@ -138,6 +138,13 @@ def test_score_is_the_average_precision_of_the_positive_class(
     assert of_arrays.score(DX, DY) == pytest.approx(of_arrays.to_local().score(X, Y), rel=1e-12)
 
 
+def test_a_client_that_is_not_the_default_one_fits_and_scores(client: Any) -> None:
+    address = client.scheduler.address
+    with distributed.Client(address, set_as_default=False, timeout=60) as other:
+        model = DaskAPClassifier(alpha=0.5, client=other).fit(DX, DY)
+        assert model.score(DX, DY) == pytest.approx(model.to_local().score(X, Y), rel=1e-12)
+
+
 def test_estimators_are_cloned_and_pickled_without_their_client(client: Any) -> None:
     model = DaskAPClassifier(alpha=0.5, client=client).fit(DX, DY)
     assert clone(DaskAPClassifier(alpha=0.5)).alpha == 0.5

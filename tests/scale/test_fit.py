@@ -202,6 +202,30 @@ def test_a_checkpoint_whose_steps_differ_is_used_up_to_there(
     np.testing.assert_array_equal(resumed.w, fit(Breaking(0), SETTINGS).w)
 
 
+def test_a_logistic_regression_that_ends_earlier_than_the_stored_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another version of SciPy may end it."""
+    path = tmp_path / "fit.json"
+    with pytest.raises(Stopped):
+        fit(Breaking(8), SETTINGS, checkpoint=Checkpoint(path))
+    monkeypatch.setattr("apmax.scale.fit.LOGISTIC_ITERATIONS", 2)
+    resumed = fit(Breaking(0), SETTINGS, checkpoint=Checkpoint(path))
+    np.testing.assert_array_equal(resumed.w, fit(Breaking(0), SETTINGS).w)
+
+
+def test_a_checkpoint_that_is_refused_stays_as_it_is(tmp_path: Path) -> None:
+    found = MemoryBlocks(X, Y, None).fold(sums.statistics, sums.merge_statistics)
+    path = tmp_path / "fit.json"
+    Checkpoint(path).load({"alpha": 1.0}, found)
+    with path.open("ab") as file:  # another process is writing
+        file.write(b'{"seconds": 1.5, "w": [0.')
+    before = path.read_bytes()
+    with pytest.raises(CheckpointError, match="belongs to another fit"):
+        Checkpoint(path).load({"alpha": 2.0}, found)
+    assert path.read_bytes() == before
+
+
 def test_a_checkpoint_of_another_fit_is_refused(tmp_path: Path) -> None:
     engine = MemoryBlocks(X, Y, None, rows=500)
     found = engine.fold(sums.statistics, sums.merge_statistics)

@@ -67,7 +67,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_models_that_are_left_out_are_named_in_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = {"logistic": 1.0, "boosting-5x100": 10.0, "boosting-20x300": 1e6}
     monkeypatch.setattr(Search, "pilot", lambda self, name, count: seconds[name])
-    with pytest.warns(UserWarning, match="3600 s leaves no time for boosting-20x300"):
+    with pytest.warns(UserWarning, match="limit leaves no time for boosting-20x300"):
         model = clone(SMALL).set_params(time_budget=HOUR).fit(X, Y)
     assert [*model.out_of_fold_] == ["logistic", "boosting-5x100"]
 

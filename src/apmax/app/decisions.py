@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
+from typing import Any
 
 import numpy as np
 
@@ -116,8 +117,21 @@ class Decision:
         return f"{self.rule} on {self.data}" if self.data else self.rule
 
     @classmethod
-    def of_point(cls, point: OperatingPoint) -> Decision:
-        """Return a point chosen in Python, whose counts are shares of the rows."""
+    def of_point(cls, point: Any) -> Decision:
+        """Return a point chosen in Python, whose counts are shares of the rows.
+
+        ParameterError if it is not what :func:`apmax.operating_point` returns.
+        """
+        if isinstance(point, cls):
+            return point
+        if not isinstance(point, OperatingPoint):
+            raise ParameterError(
+                f"an operating point must be the result of apmax.operating_point, got {point!r}"
+            )
+        why = "predict compares it with probabilities, so choose it by those"
+        check_real(point.threshold, "threshold", at_least=0, at_most=1, why=why)
+        for name in ("precision", "recall", "alert_rate"):
+            check_real(getattr(point, name), name, above=0, at_most=1, why="it is a proportion")
         true_alerts = point.precision * point.alert_rate
         positives = min(true_alerts / point.recall, 1.0)
         return cls(

@@ -120,13 +120,14 @@ def _differences(
             had = 1 - _missing_share(encoder, name, known)
             by_chance = max(1 - had, MIN_EMPTY) ** len(frame)
             if had == 1 or by_chance <= FALSE_ALARMS:
-                rows = "every row" if had == 1 else f"{had:.0%} of the rows"
+                rows = "every row" if had == 1 else f"{math.floor(1000 * had) / 10:g} % of the rows"
                 text = f"{name!r} is empty, but had values in {rows} in training"
                 yield text, by_chance <= FALSE_ALARMS
         elif kind == CATEGORY:
             yield from ((text, False) for text in _new_categories(encoder, name, values))
         else:
-            lost = not encoder.read(name, values).notna().any()
+            by_chance = MIN_EMPTY ** len(values)
+            lost = by_chance <= FALSE_ALARMS and not encoder.read(name, values).notna().any()
             yield from ((text, lost) for text in _unreadable(encoder, name, values))
 
 

@@ -127,7 +127,10 @@ def write_file(path: Path, content: bytes) -> None:
             return
         _replace(path, content)
     except OSError as error:
-        raise FileError(f"cannot write {path} ({error.strerror or error})") from None
+        raise FileError(
+            f"cannot write {path} ({error.strerror or error}): choose a folder that exists, can be "
+            "written and has space"
+        ) from None
 
 
 def remove_unfinished_files() -> None:

@@ -270,7 +270,8 @@ def _strong(columns: list[_Column], y: Mask) -> dict[str, Finding]:
 def _identifier(column: _Column) -> Finding:
     message = (
         f"{column.name!r} looks like an identifier ({column.count:,} different whole numbers) and "
-        f"is used as a number: if it says nothing about new rows, {column.remedy}"
+        f"is used as a number: if it says nothing about new rows, "
+        f"{column.remedy.replace('--drop', '--id')}"
     )
     return Finding(column.name, "identifier", message)
 

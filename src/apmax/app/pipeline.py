@@ -16,9 +16,8 @@ from apmax.app.drift import DriftWarning, drift_warnings
 from apmax.app.model import Model, load_model
 from apmax.app.stored_models import positive_label
 from apmax.errors import ParameterError
-from apmax.metrics import OperatingPoint
 from apmax.tabular import Leaderboard
-from apmax.validation import Floats, check_real
+from apmax.validation import Floats
 
 
 class ModelPipeline(Pipeline):  # type: ignore[misc]
@@ -31,13 +30,13 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
     ----------
     leaderboard_ : Leaderboard
         The models that were compared in training.
-    operating_point_ : Decision, OperatingPoint or None
+    operating_point_ : Decision or None
         `predict` uses its `threshold`. It is the one that ``apmax threshold`` has stored, if any,
         and can be set to what :func:`apmax.operating_point` returns; :func:`save` stores it.
     """
 
     leaderboard_: Leaderboard | None = None
-    _point: Decision | OperatingPoint | None = None
+    _point: Decision | None = None
     _model: Model | None = None
     """The model of the file; None in a clone."""
 
@@ -57,29 +56,14 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
 
     @operating_point_.setter
     def operating_point_(self, point: Any) -> None:
-        if not (point is None or isinstance(point, (Decision, OperatingPoint))):
-            raise ParameterError(
-                f"`operating_point_` = {point!r} must be the result of apmax.operating_point, or "
-                "None"
-            )
-        if point is not None:
-            why = "predict compares it with probabilities, so choose it by those"
-            name = "operating_point_.threshold"
-            check_real(point.threshold, name, at_least=0, at_most=1, why=why)
-            for share in ("precision", "recall"):
-                name, why = f"operating_point_.{share}", "it is a proportion"
-                check_real(getattr(point, share), name, above=0, at_most=1, why=why)
-        self._point = point
+        self._point = point if point is None else Decision.of_point(point)
 
     @property
     def model(self) -> Model | None:
         """The model of the file with the present operating point; None in a clone."""
         if self._model is None:
             return None
-        point = self._point
-        if isinstance(point, OperatingPoint):
-            point = Decision.of_point(point)
-        return replace(self._model, operating_point=point)
+        return replace(self._model, operating_point=self._point)
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> ModelPipeline:
         """Fit the steps again; threshold and leaderboard of the file no longer apply."""
@@ -92,13 +76,11 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
 
         Without an `operating_point_` the threshold is 0.5.
         """
-        if self._model is None or params:  # the steps know which parameters there are
+        if params:  # the steps know which parameters there are
             return np.asarray(super().predict(X, **params))
         positive = self.classes_ == positive_label(self[-1])
         threshold = 0.5 if self._point is None else self._point.threshold
-        # The same numbers that a threshold is chosen by, to the last bit.
-        probability = self[-1].predict_proba(self._model.features(X))[:, positive].ravel()
-        alert = probability >= threshold
+        alert = super().predict_proba(X)[:, positive].ravel() >= threshold
         self._warn_of_drift(X)
         return np.asarray(np.where(alert, self.classes_[positive], self.classes_[~positive]))
 

@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from apmax.app.archive import LABELS
+from apmax.app.decisions import Decision
 from apmax.app.drift import profile
 from apmax.app.features import CATEGORY, NUMBER, TableEncoder, TablePreprocessor
 from apmax.app.model import Model, model_content, model_from, save_model
@@ -20,6 +21,7 @@ from apmax.app.pipeline import ModelPipeline
 from apmax.app.stored_models import positive_label
 from apmax.errors import LabelError, ParameterError, ShapeError
 from apmax.linear.base import LinearAPModel
+from apmax.metrics import OperatingPoint
 from apmax.tabular import AdditiveAPClassifier, AutoAPClassifier
 from apmax.validation import Floats
 
@@ -27,7 +29,12 @@ CLASSIFIERS = (AutoAPClassifier, AdditiveAPClassifier, LinearAPModel, LogisticRe
 
 
 def save(
-    model: Any, path: str | os.PathLike[str], X: Any = None, *, target: str | None = None
+    model: Any,
+    path: str | os.PathLike[str],
+    X: Any = None,
+    *,
+    target: str | None = None,
+    operating_point: OperatingPoint | None = None,
 ) -> None:
     """Write a fitted model to a file for the command line and :func:`load`.
 
@@ -45,6 +52,9 @@ def save(
         preprocessor. They also allow ``apmax predict`` to report shifts since training.
     target : str, optional
         Name of the column of labels, which ``apmax evaluate`` then uses by default.
+    operating_point : OperatingPoint, optional
+        The threshold of ``apmax predict`` and of the loaded model's `predict`, as
+        :func:`~apmax.operating_point` chooses it by probabilities of held-out rows.
 
     Examples
     --------
@@ -52,19 +62,33 @@ def save(
     >>> model = apmax.AutoAPClassifier().fit(X, y)  # doctest: +SKIP
     >>> apmax.save(model, "loans.apmax", X, target="defaulted")  # doctest: +SKIP
     """
+    if not (target is None or isinstance(target, str)):
+        raise ParameterError(f"`target` = {target!r} must be the name of a column")
     rows = X.to_pandas() if hasattr(X, "to_pandas") else X
+    point = operating_point or getattr(model, "operating_point_", None)
     stored = model.model if isinstance(model, ModelPipeline) else None
     if stored is None:
         stored = _described(model, rows)
     if target is not None:
         stored = replace(stored, target=target)
+    if point is not None:
+        stored = replace(stored, operating_point=Decision.of_point(point))
+    again = model_from(model_content(stored))  # refused here rather than by `load`
     if X is not None:
-        probability = model_from(model_content(stored)).probability(rows)
+        _check_rows(stored, rows)
+        probability = again.probability(rows)
         _check_predictions(model, X, stored.classifier, probability)
         kinds = {} if stored.preprocessor is None else stored.preprocessor.kinds_
         held_out = _held_out(stored.classifier, probability)
         stored = replace(stored, profile=profile(rows, kinds, held_out))
     save_model(stored, path)
+
+
+def _check_rows(stored: Model, X: Any) -> None:
+    if np.shape(X)[0] == 0:
+        raise ShapeError("`X` has no rows: pass the training data, or leave it out")
+    if stored.preprocessor is None and hasattr(X, "columns"):
+        raise ShapeError("the model was fitted to an array: pass an array, such as X.to_numpy()")
 
 
 def _described(model: Any, X: Any) -> Model:
@@ -85,7 +109,7 @@ def _described(model: Any, X: Any) -> Model:
     check_is_fitted(classifier)
     if not first and hasattr(classifier, "feature_names_in_"):
         first = [_preprocessor_of(classifier, X)]
-    positive, negative = _labels(classifier)
+    positive, negative = _label_texts(classifier)
     name = getattr(classifier, "best_", type(classifier).__name__)
     return Model(
         Pipeline([*(("table", step) for step in first), ("classifier", classifier)]),
@@ -96,7 +120,7 @@ def _described(model: Any, X: Any) -> Model:
     )
 
 
-def _labels(classifier: Any) -> tuple[str, str]:
+def _label_texts(classifier: Any) -> tuple[str, str]:
     """Return the positive and the negative label as text."""
     classes, positive = classifier.classes_.tolist(), positive_label(classifier)
     kinds = {type(label) for label in classes}

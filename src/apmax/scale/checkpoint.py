@@ -55,7 +55,7 @@ class Checkpoint:
         self.anchor: Floats | None = None
         """The logistic regression, if it has ended."""
         self._head: dict[str, Any] = {}
-        self._place, self._left, self._size = 0, 0, 0
+        self._place, self._end, self._left, self._size = 0, 0, 0, 0
         self._start = time.monotonic()
 
     @property
@@ -89,6 +89,7 @@ class Checkpoint:
                 f"{self.path} belongs to another fit ({shown}): delete it to start again, or "
                 "restore the parameters and data"
             )
+        self._truncate(self._end)  # without an incomplete line
         logger.info("resuming after %d evaluations in %s", self._left, self.path)
 
     def recorded(self, objective: Objective) -> Objective:
@@ -121,6 +122,7 @@ class Checkpoint:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(part, target)
+            self._left = 0  # evaluations that were not used are those of other software
         except OSError as error:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
@@ -149,8 +151,7 @@ class Checkpoint:
             else:
                 _evaluation(one, self._size)
                 self._left += 1
-        self._truncate()  # without an incomplete line
-        self._place = first
+        self._end, self._place = self._place, first
         return dict(head["fit"])
 
     def _lines(self, place: int) -> Iterator[Any]:
@@ -177,12 +178,15 @@ class Checkpoint:
         logger.warning(
             "%s was written by other software: %d evaluations are repeated", self.path, self._left
         )
-        self._left, self._place = 0, place
-        self._truncate()
+        self._left = 0
+        self._truncate(place)
         return None
 
-    def _truncate(self) -> None:
-        os.truncate(self.path or Path(), self._place)
+    def _truncate(self, place: int) -> None:
+        try:
+            os.truncate(self.path or Path(), place)
+        except OSError as error:
+            raise self._unwritable(error) from None
 
     def _continue_at(self, seconds: float) -> None:
         self._start = min(self._start, time.monotonic() - seconds)

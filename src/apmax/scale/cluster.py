@@ -29,6 +29,7 @@ from apmax.errors import (
     PartitionError,
     ShapeError,
 )
+from apmax.interrupts import raise_if_interrupted
 from apmax.objective._pair_sums import NO_WEIGHTS
 from apmax.scale.blocks import Block, Engine
 from apmax.scale.sums import check_block_weights
@@ -105,7 +106,9 @@ def result_of(client: Client, graph: Any, timeout: float) -> Any:
     while not _finished(future, min(timeout, WAIT)):
         if client.nthreads():
             last_seen = time.monotonic()
-        elif time.monotonic() - last_seen >= timeout:
+            continue
+        raise_if_interrupted()
+        if time.monotonic() - last_seen >= timeout:
             raise NoWorkerError(
                 f"the Dask cluster has had no worker for {timeout:g} seconds: start workers and "
                 "look into the logs of those that ended, or increase worker_timeout"
@@ -119,7 +122,8 @@ def result_of(client: Client, graph: Any, timeout: float) -> Any:
 def _finished(future: Any, timeout: float) -> bool:
     """Wait for a future; an error of its task counts as an end, too."""
     try:
-        wait(future, timeout=timeout)
+        with future.client.as_current():  # wait() needs a default client
+            wait(future, timeout=timeout)
     except TimeoutError:
         return False
     return True

@@ -155,7 +155,7 @@ def ap_of_vector_moments(
 ) -> tuple[float, Floats]:
     """Return ÂP and its gradient from the moments of all rows."""
     minus, plus, of_minus, of_plus = sums
-    with one_blas_thread(0):  # as in every other place, so that the bits are the same
+    with one_blas_thread():  # on a worker as in `fit`, so that the bits are the same
         value, *polynomials = ap_of_moments((minus, plus), scaling, w, gamma)
         slope = np.tensordot(polynomials[0], of_minus, 2)
         return value, slope + np.tensordot(polynomials[1], of_plus, 2)
@@ -165,7 +165,7 @@ def ap_of_moments(
     sums: Sums, scaling: Scaling, w: Floats, gamma: float
 ) -> tuple[float, Floats, Floats]:
     """Return ÂP and the polynomials of both classes from the moments of all rows."""
-    with one_blas_thread(0):
+    with one_blas_thread():
         return certified_tables(gamma).evaluate(*sums)
 
 

@@ -266,10 +266,10 @@ class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
                 break
         message = "all models were fitted"
         if interrupted:
-            message = f"interrupted: kept {', '.join(found)}"
+            message = f"interrupted: only {', '.join(found)} compared"
             logger.info(message)
         elif left_out:
-            message = f"the time limit of {budget.shown} leaves no time for {', '.join(left_out)}"
+            message = f"the time limit leaves no time for {', '.join(left_out)}"
             warnings.warn(message, stacklevel=4)
         complete = len(found) == len(names)
         self.result_ = FitResult(complete, interrupted, message, search.progress.done)

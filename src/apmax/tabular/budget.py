@@ -77,11 +77,6 @@ class Budget:
         """Return the share of the budget that is used up."""
         return 0.0 if self.seconds is None else 1.0 - self.left / self.seconds
 
-    @property
-    def shown(self) -> str:
-        """Return the budget for messages, which say "time limit": the command has minutes."""
-        return f"{round(self.seconds or 0.0, 1):g} s"
-
     def check(self) -> None:
         """Raise OutOfTime if the budget is used up."""
         if self.left < 0:
@@ -111,7 +106,7 @@ class Budget:
             spent = (self.seconds or 0.0) - self.left
             seconds_enough = float(np.ceil(4 * (needed + spent)))
             raise TooShortError(
-                f"the time limit of {self.shown} is too small for one model: {models[0]} takes "
+                f"the time limit is too small for one model: {models[0]} takes "
                 f"about {needed:.2g} s on {sizes[0]} rows, after {spent:.2g} s of trial fits; use "
                 f"{seconds_enough:g} s or more",
                 seconds_enough,
@@ -139,8 +134,8 @@ def planned(
     order = sorted(seconds, key=lambda name: (name not in plan.models, name == ADDITIVE))
     if plan.rows < n:
         warnings.warn(
-            f"the time limit of {budget.shown} is short for {n:,} rows: the models are "
-            f"fitted to, and tested on, a weighted sample of {plan.rows:,}",
+            f"the time limit is short for {n:,} rows: the models are fitted to, and tested on, a "
+            f"weighted sample of {plan.rows:,}",
             stacklevel=4,
         )
         search = search.sampled(plan.rows)

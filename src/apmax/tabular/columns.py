@@ -249,8 +249,8 @@ def _numbers(values: Any, name: str) -> Floats:
     kind = str(values.dtype).lower()
     if kind.startswith(DATE_TYPES):
         raise NotNumericError(
-            f"column {name!r} holds dates: replace it by numbers such as an age in days or the "
-            "month, for example with skrub.TableVectorizer"
+            f"column {name!r} holds dates: put apmax.app.TablePreprocessor() before the model in a "
+            "pipeline, or replace the column by numbers such as an age in days"
         )
     try:
         if kind.startswith("complex"):

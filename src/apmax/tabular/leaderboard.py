@@ -37,9 +37,9 @@ def ranked(ap: dict[str, Floats], log_loss: dict[str, float]) -> list[str]:
     return sorted(ap, key=lambda name: (-float(ap[name].mean()), log_loss[name]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Leaderboard(Sequence[Standing]):
-    """Standings of all models, the best first; ``print`` shows a table.
+    """Standings of all models, the best first, shown as a table.
 
     ``pandas.DataFrame(leaderboard)`` makes a data frame of it.
     """
@@ -80,7 +80,7 @@ class Leaderboard(Sequence[Standing]):
     def __getitem__(self, place: Any) -> Any:
         return self.standings[place]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         width = max([len("model"), *(len(one.model) for one in self)])
         lines = [
             f"{'model':<{width}}  {'AP ± SE':>15}  {'to the best ± SE':>16}  log-loss  seconds"

@@ -28,7 +28,7 @@ from apmax.torch.checks import check_box, check_finite, check_floating, check_in
 from apmax.torch.distributed import gather_checked
 from apmax.validation import check_count
 
-MOST_ROUNDS = 2**53
+MAX_ROUNDS = 2**53
 """Largest number of rounds that a checkpoint can have."""
 
 
@@ -376,7 +376,7 @@ def _fits(saved: Any, own: Tensor) -> bool:
         return False
     if own.is_floating_point():
         return saved.is_floating_point() and not bool((saved == torch.inf).any())
-    return not saved.is_floating_point() and bool(((saved >= 0) & (saved <= MOST_ROUNDS)).all())
+    return not saved.is_floating_point() and bool(((saved >= 0) & (saved <= MAX_ROUNDS)).all())
 
 
 def _refuse_second_derivatives(_: Any) -> None:

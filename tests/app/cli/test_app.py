@@ -28,6 +28,7 @@ def readme_commands() -> list[str]:
 def test_every_command_of_the_readme_runs(folder: Path) -> None:
     commands = readme_commands()
     made_loans(400, 1).to_csv("valid.csv", index=False)
+    made_loans(400, 3).to_csv("test.csv", index=False)
     made_loans(400, 2).drop(columns="defaulted").to_csv("new.csv", index=False)
     used = {shlex.split(command)[1] for command in commands}
     assert set(COMMANDS) - {"demo"} <= used

@@ -64,7 +64,7 @@ def test_labels_of_another_name_can_be_evaluated(model: str) -> None:
 def test_the_stored_threshold_is_evaluated_on_new_data(model: str) -> None:
     assert as_json("evaluate", model, "new-loans.csv")["stored_threshold"] is None
     shown = run("evaluate", model, "new-loans.csv").stdout
-    assert "apmax threshold m.apmax --top 5% --data FILE, with other labelled rows" in shown
+    assert "apmax threshold m.apmax --top 5% --data FILE" in shown
     run("threshold", model, "--recall", "0.5", "--data", "valid.csv")
     stored = as_json("evaluate", model, "new-loans.csv")["stored_threshold"]
     run("predict", model, "new-loans.csv", "--out", "p.csv")
@@ -132,3 +132,16 @@ def test_drift_is_reported_against_the_training_data(model: str) -> None:
     assert drift.loc["income", "size"] == "large"
     assert "Drift since training" in Path("rich.html").read_text()
     assert "AP in training, by cross-validation" in Path("rich.html").read_text()
+
+
+def test_a_threshold_that_is_measured_where_it_was_chosen_is_noted(folder: Path) -> None:
+    run("train", "loans.csv", "--target", "defaulted", "--out", "m.apmax", "--model", "logistic")
+    chosen = run("threshold", "m.apmax", "--top", "5%", "--data", "new-loans.csv")
+    assert "95 % interval" in chosen.stdout
+    note = "the stored threshold was chosen on new-loans.csv"
+    assert note in run("evaluate", "m.apmax", "new-loans.csv").stderr
+    assert note not in run("evaluate", "m.apmax", "loans.csv").stderr
+    again = run("threshold", "m.apmax", "--top", "6%", "--data", "new-loans.csv")
+    assert note not in again.stderr
+    trained = run("train", "loans.csv", "--target", "defaulted", "--out", "m.apmax")
+    assert "the earlier threshold (top 6% on new-loans.csv) is not that of this" in trained.stdout

@@ -187,7 +187,7 @@ def test_shifts_since_training_are_noted_without_labels(model: str) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (None, "'income' is empty, but had values in 94% of the rows in training"),
+        (None, "'income' is empty, but had values in 94.3 % of the rows in training"),
         ("lots", "'income': 30 of 30 values are not a number (first 'lots')"),
     ],
 )

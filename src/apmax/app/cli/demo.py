@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -33,4 +35,5 @@ def demo(
         dataset = load(DATA, target=TARGET)
         page, tables = out / "report.html", out / "tables"
         show_comparison(console, dataset, page, settings=SETTINGS, title=TITLE, csv=tables)
-        console.say(f"to train a model on these data: apmax train {DATA} --target {TARGET}")
+        command = "apmax" if shutil.which("apmax") else sys.argv[0]
+        console.say(f"to train a model on these data: {command} train {DATA} --target {TARGET}")

@@ -98,9 +98,9 @@ def evaluate(
             ]
             rule = f"--precision {min(0.8, max(reached))}" if reached else "--top 5%"
             console.say(
-                f"to choose when to alert: apmax threshold {model} {rule} --data FILE, with other "
-                "labelled rows than these: a threshold does slightly worse on new rows than on "
-                "those that chose it"
+                f"to choose when to alert: apmax threshold {model} {rule} --data FILE\n"
+                "FILE should have other labelled rows than these, because a threshold does "
+                "slightly worse on new rows than on those that chose it."
             )
         if report is not None:
             write_model_report(console, report, scored)

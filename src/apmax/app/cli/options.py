@@ -97,8 +97,13 @@ def score_labelled_data(
     labels: Labels,
     reading: Reading,
     weight: str | None = None,
+    *,
+    measuring: bool = True,
 ) -> Scored:
-    """Apply a model to a file, with the target, labels and weights of the model by default."""
+    """Apply a model to a file, with the target, labels and weights of the model by default.
+
+    `measuring` says that the stored threshold is measured on these rows.
+    """
     from apmax.app.files import digest
     from apmax.app.io import load
     from apmax.app.model import load_model
@@ -140,6 +145,12 @@ def score_labelled_data(
         notes.append(
             f"{data} is the file that the model was trained on: AP, precision and thresholds are "
             "too good on it; use data that the model has not seen"
+        )
+    point = loaded.operating_point
+    if measuring and point is not None and point.data == dataset.source.name:
+        notes.append(
+            f"the stored threshold was chosen on {point.data}: its precision and recall are "
+            "slightly too high on the same rows"
         )
     console.warn(notes)
     return Scored(loaded, dataset, loaded.log_odds(dataset.X), notes)

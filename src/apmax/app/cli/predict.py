@@ -120,8 +120,8 @@ def predict(
         alerts, decision = _decide(console, loaded, rule, chosen, probability)
         label = np.where(alerts, loaded.positive, loaded.negative)
         scores = dict(zip(OUTPUT, (probability, log_odds, label), strict=True))
-        if only_alerts and not columns:
-            columns = {"row": np.arange(1, probability.size + 1)}
+        if only_alerts and not any(pd.Series(one).is_unique for one in columns.values()):
+            columns = {"row": np.arange(1, probability.size + 1), **columns}
         frame = pd.DataFrame({**columns, **scores})
         if only_alerts:
             frame = frame[alerts].sort_values("probability", ascending=False, kind="stable")
@@ -129,7 +129,9 @@ def predict(
             frame = _with_reasons(console, frame, loaded, dataset, explain)
         drift = [shift._asdict() for shift in shifts]
         result = {"decision": decision, "drift": drift, "warnings": notes}
-        found = f"{decision['alerts']:,} labelled {loaded.positive!r} ({_in_words(decision)})"
+        default = "" if rule or loaded.operating_point else "; no threshold is stored"
+        how = f"{_in_words(decision)}{default}"
+        found = f"{decision['alerts']:,} labelled {loaded.positive!r} ({how})"
         _write(console, frame, out, probability.size, found, result)
 
 

@@ -34,7 +34,9 @@ def threshold(
     data: Annotated[Path, typer.Option(help="Labelled data that were not used for training.")],
     precision: Precision = None,
     recall: Recall = None,
-    top: Top = None,
+    top: Annotated[
+        str | None, typer.Option(help='Alert on this share of highest probability: "5%".')
+    ] = None,
     cost: Cost = None,
     *,
     labels: inputs.Labels,
@@ -51,8 +53,11 @@ def threshold(
     with console.errors():
         from dataclasses import asdict, replace
 
+        import numpy as np
+
         from apmax.app.decisions import FEW_ALERTS, make_rule, shown_threshold
         from apmax.app.model import save_model
+        from apmax.app.report.calibration import wilson
 
         check_outputs(model, inputs=[data])
         rule = make_rule(precision=precision, recall=recall, top=top, cost=cost)
@@ -68,18 +73,24 @@ def threshold(
             console.warn(notes[-1:])
         save_model(replace(scored.model, operating_point=chosen), model)
         title = f"{chosen}: probability ≥ {shown_threshold(chosen.threshold)}"
-        table = make_table(title, "expect", "share", "rows")
+        table = make_table(title, "on these rows", "share", "95 % interval", "rows")
         parts = {
             "alerts": (chosen.alerts, chosen.rows),
             "precision": (chosen.true_alerts, chosen.alerts),
             "recall": (chosen.true_alerts, chosen.positives),
         }
         for name, (part, whole) in parts.items():
-            table.add_row(name, f"{part / whole:.1%}", f"{part:,.10g} of {whole:,.10g}")
+            low, high = wilson(np.array(part / whole), np.array(whole))
+            interval = "" if name == "alerts" else f"{float(low):.1%} to {float(high):.1%}"
+            rows = f"{part:,.10g} of {whole:,.10g}"
+            table.add_row(name, f"{part / whole:.1%}", interval, rows)
         shares = {"precision": chosen.precision, "recall": chosen.recall}
         result = {"model": str(model), **asdict(chosen), **shares}
         console.show({**result, "warnings": notes}, table)
-        console.say(f"stored in {model}; `apmax predict` uses it by default")
+        console.say(
+            f"stored in {model}; `apmax predict` uses it by default. Precision and recall are "
+            "slightly lower on new rows than on those that chose the threshold."
+        )
 
 
 def choose_on(
@@ -94,7 +105,9 @@ def choose_on(
     """Score labelled data and choose the threshold of a rule on them."""
     from apmax.app.decisions import choose
 
-    scored = options.score_labelled_data(console, model, data, labels, reading, weight)
+    scored = options.score_labelled_data(
+        console, model, data, labels, reading, weight, measuring=False
+    )
     dataset = scored.dataset
     y, name = dataset.labels(), dataset.source.name
     return scored, choose(rule, y, scored.probability, name, dataset.weight)

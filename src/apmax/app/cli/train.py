@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,8 +15,10 @@ from apmax.app.cli import inputs, options
 from apmax.app.cli.compare import leaderboard_json, leaderboard_table, write_training_report
 from apmax.app.cli.console import Console, check_outputs, command_line
 from apmax.app.cli.report import write_model_report
+from apmax.errors import ApmaxError
 
 if TYPE_CHECKING:  # slow imports are left to the command
+    from apmax.app.decisions import Decision
     from apmax.app.io import Dataset
     from apmax.app.leaks import Finding
     from apmax.app.training import TrainedModel
@@ -71,15 +74,30 @@ def train(
         notes = [*dataset.notes, *(one.message for one in findings), *trained.warnings]
         trained.model.facts.update(command=command_line(), data_sha256=digest(data))
         scored = None if tested is None else _test(console, trained, tested, notes)
+        replaced = _stored_threshold(out)
         size = save_model(trained.model, out)
         cli.interrupt_message = f"stopped; {out} contains the best of the models fitted so far"
         _show(console, trained, learnt, out, size, findings, notes)
+        if replaced is not None:
+            console.say(
+                f"the earlier threshold ({replaced}) is not that of this model: choose one with "
+                f"`apmax threshold {out}`"
+            )
         if report is not None and scored is not None:
             write_model_report(console, report, scored)
         elif report is not None:
             write_training_report(console, report, dataset, trained, notes)
         if trained.interrupted:
             console.stop()
+
+
+def _stored_threshold(path: Path) -> Decision | None:
+    """Return the threshold of a model file that is about to be replaced."""
+    from apmax.app.model import load_model
+
+    with suppress(ApmaxError):
+        return load_model(path).operating_point if path.is_file() else None
+    return None
 
 
 def fit(console: Console, dataset: Dataset, **settings: Any) -> TrainedModel:

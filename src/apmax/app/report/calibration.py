@@ -71,11 +71,18 @@ def calibration(result: ScoredModel) -> Calibration:
     z = (found - expected) / np.sqrt(sums(v**2 * spread))
     p_value = float(chi2.sf(np.sum(z**2), z.size))
     observed = found / sums(v)
-    low, high = _wilson(observed, sums(v) ** 2 / sums(v**2))
+    low, high = wilson(observed, sums(v) ** 2 / sums(v**2))
     ends = np.append(starts[1:], p.size) - 1
     ranges = list(zip(p[starts], p[ends], strict=True))
+    per_row = rows / sums(v)  # counts of rows, also if negatives weigh more
     calibrated, summary, sentence = _verdict(
-        z, expected * rows / sums(v), found * rows / sums(v), positives, ranges, p_value
+        z,
+        expected * per_row,
+        found * per_row,
+        float(expected.sum() / max(found.sum(), 0.5)),
+        positives,
+        ranges,
+        p_value,
     )
     return Calibration(
         p[starts],
@@ -92,7 +99,7 @@ def calibration(result: ScoredModel) -> Calibration:
     )
 
 
-def _wilson(share: Floats, rows: Floats) -> tuple[Floats, Floats]:
+def wilson(share: Floats, rows: Floats) -> tuple[Floats, Floats]:
     """Return Wilson's 95 % interval of a share of (effective) rows."""
     z = float(norm.ppf(0.975))
     centre = (share + z**2 / (2 * rows)) / (1 + z**2 / rows)
@@ -115,6 +122,7 @@ def _verdict(
     z: Floats,
     expected: Floats,
     found: Floats,
+    overall: float,
     positives: Counts,
     ranges: list[tuple[float, float]],
     p_value: float,
@@ -146,13 +154,13 @@ def _verdict(
     detail = f"{_off(float(factor[worst]))} {where}"
     if min(positives[worst], expected[worst]) < FEW_POSITIVES:
         side = "high" if factor[worst] > 1 else "low"
-        counts = f"{found[worst]:.3g} positives, {expected[worst]:.3g} expected"
+        count = positives[worst]
+        counts = f"{count} positives, {factor[worst] * max(count, 0.5):.3g} expected"
         detail = f"too {side} {where}: {counts}"
-    overall = _off(float(expected.sum() / found.sum()))
     return (
         False,
         detail,
-        f"The probabilities are not calibrated: {overall} overall, and {detail} ({test}).",
+        f"The probabilities are not calibrated: {_off(overall)} overall, and {detail} ({test}).",
     )
 
 
