@@ -1,6 +1,6 @@
-"""CPU time and memory of models of tables by the number of rows.
+"""CPU time and memory of models of tables by the number of rows, and of wide sparse data.
 
-``python -m benchmarks.table_size`` fits synthetic tables, each in a process of its own with one
+``python -m benchmarks.table_size`` fits synthetic data, each in a process of its own with one
 thread, and stores the results in ``docs/results/table_size.json``. Stored fits are not repeated.
 """
 
@@ -18,15 +18,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import csr_array
 
 from benchmarks.timing import RESULTS
 
 NUMBERS, CATEGORIES, TEST_ROWS = 9, 3, 100_000
+WORDS, PER_ROW = 10**6, 50
 FITS: tuple[tuple[str, int, float | None], ...] = (
     ("additive", 10**5, None),
     ("auto", 10**5, None),
     ("additive", 10**6, None),
     ("auto", 10**6, 600.0),
+    ("sparse", 20_000, None),
 )
 """Model, training rows and time budget of each fit."""
 
@@ -52,6 +55,40 @@ def table(rows: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
             levels[:, k], [f"level {level}" for level in range(12)]
         )
     return frame, y
+
+
+def sparse(rows: int, seed: int) -> tuple[csr_array, np.ndarray]:
+    """Return counts of 50 words per row out of 10^6, with Zipf's frequencies, and few positives."""
+    rng = np.random.default_rng(seed)
+    words = (WORDS ** rng.random((rows, PER_ROW))).astype(np.int32)
+    starts = PER_ROW * np.arange(rows + 1)
+    X = csr_array((np.ones(words.size), words.ravel(), starts), shape=(rows, WORDS))
+    X.sum_duplicates()
+    weights = np.random.default_rng(0).normal(scale=0.4, size=WORDS)
+    y = rng.random(rows) < 1 / (1 + np.exp(5 - X @ weights))
+    return X, y
+
+
+def fit_sparse(rows: int) -> dict[str, Any]:
+    """Fit ``APClassifierCV`` to wide sparse data and return its costs and test AP."""
+    from apmax import APClassifierCV
+
+    APClassifierCV(cv=2).fit(*sparse(5000, 2))  # compiles
+    X, y = sparse(rows, 0)
+    before = _cpu()
+    model = APClassifierCV().fit(X, y)
+    return {
+        "model": "sparse",
+        "rows": rows,
+        "columns": X.shape[1],
+        "entries": int(X.nnz),
+        "positives": int(y.sum()),
+        "budget": None,
+        "cpu": round(_cpu() - before, 1),
+        "load": round(os.getloadavg()[0], 1),
+        "peak_bytes": _peak(),
+        "test_ap": round(float(model.score(*sparse(rows, 1))), 4),
+    }
 
 
 def fit(name: str, rows: int, budget: float | None) -> dict[str, Any]:
@@ -104,7 +141,8 @@ def main() -> None:
     parser.add_argument("--one", help="fit in this process: a line of FITS as JSON")
     one = parser.parse_args().one
     if one:
-        print(json.dumps(fit(*json.loads(one))))
+        name, rows, budget = json.loads(one)
+        print(json.dumps(fit_sparse(rows) if name == "sparse" else fit(name, rows, budget)))
         return
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
     file = RESULTS / "table_size.json"

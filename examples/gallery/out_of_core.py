@@ -2,8 +2,8 @@
 Data larger than memory
 =======================
 
-`fit_files` fits the same model as `fit` from Parquet files, in blocks, with memory that does not
-depend on the number of rows. A weighted sample of the negatives is often nearly as good.
+`fit_files` fits a linear model to Parquet files in blocks, with memory that does not depend on the
+number of rows. With thousands of positives, a weighted sample of the negatives is as good.
 """
 
 # %%

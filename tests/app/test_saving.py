@@ -165,6 +165,24 @@ def test_training_data_give_the_file_a_profile(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "model",
+    [
+        AdditiveAPClassifier(cv=3, pos_label="a"),
+        APClassifierCV(cv=3, pos_label="a"),
+        AutoAPClassifier(["logistic", "additive"], cv=3, pos_label="a"),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_training_rows_show_no_shift_if_the_positive_label_sorts_first(
+    model: Any, folder: Path
+) -> None:
+    apmax.save(fitted(model, NUMBERS, np.where(Y == 1, "a", "b")), "m.apmax", NUMBERS)
+    NUMBERS.to_csv("same.csv", index=False)
+    drift = as_json("predict", "m.apmax", "same.csv")["drift"]
+    assert {one["size"] for one in drift} == {"small"}
+
+
+@pytest.mark.parametrize(
     ("model", "given", "error", "message"),
     [
         (GaussianNB(), NUMBERS, ParameterError, "cannot hold GaussianNB"),

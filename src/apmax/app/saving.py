@@ -169,6 +169,8 @@ def _held_out(classifier: Any, fitted: Floats) -> Floats:
     found = getattr(classifier, "out_of_fold_", None)
     if isinstance(found, dict):
         found = found[classifier.best_]
+    elif found is not None and positive_label(classifier) != classifier.classes_[1]:
+        found = -found  # only those of AutoAPClassifier are of the positive class
     if found is None or found.size != fitted.size:
         return fitted
     return np.asarray(expit(found[~np.isnan(found)]))

@@ -189,9 +189,10 @@ class APClassifier(LinearAPModel):
     ) -> APClassifier:
         """Fit the model to files that need not fit into memory.
 
-        The result equals that of :meth:`fit` up to rounding. Files are decoded once into a flat
-        temporary copy and read in blocks from there, about 30 times. Needs the extra ``files`` and
-        the logistic surrogate.
+        The direction of `coef_` equals that of :meth:`fit` up to rounding. Probabilities are
+        calibrated by a line only, and by :meth:`fit` by a curve if that fits better. Files are
+        decoded once into a flat temporary copy and read in blocks from there, about 27 times. Needs
+        the extra ``files`` and the logistic surrogate.
 
         Parameters
         ----------
