@@ -193,10 +193,10 @@ def gains_by_size() -> str:
     return markdown([*header, "median CPU time"], rows)
 
 
-def speed(name: str) -> str:
-    """Show measured ratios with their targets."""
+def speed(*names: str) -> str:
+    """Show what was measured, with the targets."""
     rows = []
-    for line in results_of(name):
+    for line in (line for name in names for line in results_of(name)):
         least, found, bar = line["at_least"], line["measured"], line["bar"]
         missed = "" if (found >= bar if least else found <= bar) else ", **missed**"
         rows.append([line["what"], f"{found:.3g}", f"{'≥' if least else '≤'} {bar:g}{missed}"])

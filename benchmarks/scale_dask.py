@@ -16,7 +16,7 @@ from benchmarks.timing import Line
 
 PARTITION_ROWS = 533_000
 """128 MB of 30 features in double precision."""
-PARTITIONS = 8
+PARTITIONS = 16
 
 
 def features_of(part: int, rows: int) -> np.ndarray:
