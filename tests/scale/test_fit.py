@@ -214,6 +214,30 @@ def test_a_logistic_regression_that_ends_earlier_than_the_stored_one(
     np.testing.assert_array_equal(resumed.w, fit(Breaking(0), SETTINGS).w)
 
 
+@pytest.mark.parametrize("name", ["w", "gradient", "value"])
+def test_a_checkpoint_with_huge_numbers_is_refused(name: str, tmp_path: Path) -> None:
+    """Scores that are not finite would be outside of the tables of compiled sums."""
+    path = tmp_path / "fit.json"
+    with pytest.raises(Stopped):
+        fit(Breaking(6), SETTINGS, checkpoint=Checkpoint(path))
+    *lines, last = path.read_text().splitlines()
+    damaged = json.loads(last)
+    damaged[name] = 1e300 if name == "value" else [1e300] * len(damaged[name])
+    path.write_text("\n".join([*lines, json.dumps(damaged)]) + "\n")
+    with pytest.raises(CheckpointError, match="numbers of at most 1e\\+100"):
+        fit(Breaking(0), SETTINGS, checkpoint=Checkpoint(path))
+
+
+def test_steps_of_a_damaged_checkpoint_stay_finite(tmp_path: Path) -> None:
+    path = tmp_path / "fit.json"
+    found = MemoryBlocks(X, Y, None).fold(sums.statistics, sums.merge_statistics)
+    checkpoint = Checkpoint(path)
+    checkpoint.load({}, found)
+    for w in (np.full(D + 1, 1e200), np.full(D + 1, np.nan)):
+        with pytest.raises(CheckpointError, match="is damaged"):
+            checkpoint.recorded(lambda w: (0.0, w))(w)
+
+
 def test_a_checkpoint_that_is_refused_stays_as_it_is(tmp_path: Path) -> None:
     found = MemoryBlocks(X, Y, None).fold(sums.statistics, sums.merge_statistics)
     path = tmp_path / "fit.json"

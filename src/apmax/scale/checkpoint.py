@@ -32,6 +32,10 @@ SAME = 1e-7
 another version of SciPy may round steps differently."""
 
 
+LARGEST = 1e100
+"""Largest number of a checkpoint: products with features stay finite, as compiled sums require."""
+
+
 class Evaluation(NamedTuple):
     """Value and gradient of the objective of a stage."""
 
@@ -100,6 +104,11 @@ class Checkpoint:
             if one is not None:
                 self._continue_at(one.seconds)
                 return one.value, one.gradient
+            if self.path is not None and not (np.abs(w) <= LARGEST).all():
+                raise CheckpointError(
+                    f"{self.path} is damaged: its steps lead to coefficients that are not finite; "
+                    "delete it to start again"
+                )
             value, gradient = objective(w)
             self._append(
                 {"seconds": self.seconds, "w": w.tolist(), "value": float(value),
@@ -225,8 +234,8 @@ def _seconds(value: Any) -> float:
 
 def _vector(values: Any, size: int) -> Floats:
     vector = np.array(values, dtype=np.float64)
-    if vector.shape != (size,) or not np.isfinite(vector).all():
-        raise ValueError(f"{size} finite numbers expected")
+    if vector.shape != (size,) or not (np.abs(vector) <= LARGEST).all():
+        raise ValueError(f"{size} numbers of at most {LARGEST:g} expected")
     return vector
 
 
