@@ -20,7 +20,7 @@ from apmax.linear.full_batch import ap_objective, fit_logistic, relative_penalty
 from apmax.objective.surrogates import LOGISTIC
 from apmax.scale import fit as scale_fit
 from apmax.scale import sums
-from apmax.scale.blocks import MemoryBlocks
+from apmax.scale.blocks import Block, MemoryBlocks
 from apmax.scale.checkpoint import Checkpoint
 from apmax.scale.fit import LinearFit, Settings, fit
 from apmax.validation import Floats
@@ -226,6 +226,20 @@ def test_a_checkpoint_with_huge_numbers_is_refused(name: str, tmp_path: Path) ->
     path.write_text("\n".join([*lines, json.dumps(damaged)]) + "\n")
     with pytest.raises(CheckpointError, match="numbers of at most 1e\\+100"):
         fit(Breaking(0), SETTINGS, checkpoint=Checkpoint(path))
+
+
+def test_rows_whose_score_is_not_a_number_are_counted_inside_the_tables() -> None:
+    """An index outside would write to other memory."""
+    block = Block(X, Y, np.empty(0))
+    scaling, w = sums.Scaling(np.zeros(D), np.ones(D)), np.full(D + 1, np.nan)
+    of_scores = (
+        sums.vector_moments(block, scaling, w, 2.0)[:2],
+        sums.moments(block, scaling, w, 2.0),
+    )
+    for minus, plus in of_scores:
+        assert (minus[:, 0].sum(), plus[:, 0].sum()) == ((~Y).sum(), Y.sum())
+    count, _ = sums.histogram(block, scaling, w, -1.0, 1.0, 10)
+    assert count.sum(axis=1).tolist() == [(~Y).sum(), Y.sum()]
 
 
 def test_steps_of_a_damaged_checkpoint_stay_finite(tmp_path: Path) -> None:

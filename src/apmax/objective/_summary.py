@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from apmax._compile import kernel
+from apmax._compile import inner_kernel, kernel
 from apmax.objective._nodes import NodeTables
 from apmax.objective._pair_sums import NO_WEIGHTS
 from apmax.validation import Floats, Mask
@@ -43,15 +43,27 @@ summary_for = lru_cache(maxsize=8)(LogisticSummary)
 """The tables of one γ, shared by all fits."""
 
 
+@inner_kernel
+def score_of(margin):
+    """Return σ(margin)."""
+    tail = np.exp(-abs(margin))
+    return (1.0 if margin >= 0 else tail) / (1.0 + tail)
+
+
+@inner_kernel
+def cell_of(score, cells):
+    """Return the cell of a score in [0, 1]; for NaN the first, so that no index is outside."""
+    return max(0, min(int(score * cells), cells - 1))
+
+
 @kernel
 def moments_of_scores(margins, positive, weight, scores, moments):
     """Fill `scores` with σ(z) and add the moments of each class and cell."""
     cells = moments.shape[1]
     for j in range(margins.size):
-        tail = np.exp(-abs(margins[j]))
-        score = (1.0 if margins[j] >= 0 else tail) / (1.0 + tail)
+        score = score_of(margins[j])
         scores[j] = score
-        cell = min(int(score * cells), cells - 1)
+        cell = cell_of(score, cells)
         t = 2.0 * (score * cells - cell) - 1.0
         term = weight[j] if weight.size else 1.0
         of_cell = moments[1 if positive[j] else 0, cell]
@@ -66,7 +78,7 @@ def slopes_of_scores(scores, positive, weight, polynomials):
     cells = polynomials.shape[1]
     for j in range(scores.size):
         score = scores[j]
-        cell = min(int(score * cells), cells - 1)
+        cell = cell_of(score, cells)
         t = 2.0 * (score * cells - cell) - 1.0
         of_cell = polynomials[1 if positive[j] else 0, cell]
         slope = of_cell[TERMS - 1]

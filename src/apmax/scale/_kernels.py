@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from apmax._compile import inner_kernel, kernel, reordering_kernel
+from apmax.objective._summary import cell_of, score_of
 
 LANES = 8
 TOGETHER = 8
@@ -87,19 +88,6 @@ def margins(X, centre, scale, w, out):
         fill(piece, X, begin, end, centre, scale)
         for j in range(begin, end):
             out[j] = dot(piece[j - begin], w)
-
-
-@inner_kernel
-def score_of(margin):
-    """Return σ(margin)."""
-    tail = np.exp(-abs(margin))
-    return (1.0 if margin >= 0 else tail) / (1.0 + tail)
-
-
-@inner_kernel
-def cell_of(score, cells):
-    """Return the cell of a score in [0, 1]."""
-    return min(int(score * cells), cells - 1)
 
 
 @kernel
@@ -252,7 +240,7 @@ def histogram_sums(margins, positive, weight, low, per_unit, count, total):
     bins = count.shape[1]
     for j in range(margins.size):
         place = (margins[j] - low) * per_unit
-        bin_ = int(min(max(place + 1.0, 0.0), bins - 1.0))
+        bin_ = max(0, int(min(max(place + 1.0, 0.0), bins - 1.0)))  # 0 for NaN, too
         v = weight[j] if weight.size else 1.0
         of = 1 if positive[j] else 0
         count[of, bin_] += v
