@@ -230,6 +230,8 @@ def test_bad_parameters(client: Any) -> None:
     model = DaskAPClassifier().fit(DX, DY)
     with pytest.raises(ParameterError, match=r"to_local\(\)\.predict"):
         model.predict(X)
+    with pytest.raises(ParameterError, match="worker_timeout"):
+        model.set_params(worker_timeout=-1).score(DX, DY)
 
 
 def test_a_cluster_without_workers_ends_the_fit() -> None:
