@@ -35,6 +35,7 @@ try:
         describe,
         merge_descriptions,
         persisted,
+        persisted_evenly,
         result_of,
         tree,
         unrecomputable,
@@ -159,8 +160,9 @@ result_
             totals = description.totals
             target = target_of(list(totals), list(totals.values()), self)
             to_block = dask.delayed(block_of, pure=False)
-            parts = persisted(client, [to_block(part, target.pos_label) for part in raw])
-            del raw
+            blocks = [to_block(part, target.pos_label) for part in raw]
+            parts = persisted_evenly(client, blocks, raw)
+            del raw, blocks
             engine = ClusterBlocks(client, parts, description, timeout)
             fitted = fit(
                 engine,
