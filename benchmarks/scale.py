@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.timing import Line, medians, report
+from benchmarks.timing import RESULTS, Line, medians, report
 
 FEATURES = 30
 ROWS_PER_FILE = 1_000_000
@@ -162,11 +162,15 @@ def file_lines(sizes: list[int], folder: str | None) -> Iterator[Line]:
 
 
 def traffic_lines() -> Iterator[Line]:
-    """Size of a summary, and the time to merge those of 100 workers."""
+    """Size of a summary, and the time to merge those of 100 workers.
+
+    Both are stored in docs/results/scale_summaries.json.
+    """
     from apmax.scale.blocks import Block
     from apmax.scale.cluster import FAN_IN, _combine
     from apmax.scale.sums import Scaling, add, vector_moments
 
+    stored = []
     for features in (30, 300, 1000):
         rng = np.random.default_rng(0)
         X = rng.standard_normal((2000, features))
@@ -184,7 +188,9 @@ def traffic_lines() -> Iterator[Line]:
             f"{100 * size / 1e6:.0f} MB per evaluation, and merging takes "
             f"{merging * 1e3:.0f} ms of CPU time)"
         )
+        stored.append({"features": features, "bytes": size, "merging_ms": round(merging * 1e3, 1)})
         yield Line(f"KB of a summary, {features} features", size / 1e3, 12 * (features + 1))
+    (RESULTS / "scale_summaries.json").write_text(json.dumps(stored, indent=1) + "\n")
 
 
 def main() -> None:

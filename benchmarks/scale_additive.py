@@ -1,8 +1,9 @@
 """Additive models of more rows than memory holds: coefficients of a sample and of all rows.
 
 ``python -m benchmarks.scale_additive`` fits both from the same files and samples, and scores them
-on other rows. Two real tables of ``APMAX_DATA`` keep 500 of their positives in training. Results go
-to docs/results/scale_additive.json.
+on other rows. Two real tables of ``APMAX_DATA`` keep 500 of their positives in training. ``--cost``
+measures memory and CPU time by the number of rows instead, with and without a copy of the rows.
+Results go to docs/results/scale_additive.json and scale_additive_cost.json.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.scale import FEATURES
+from benchmarks.scale import FEATURES, PEAK, run, write_parquet
 from benchmarks.timing import RESULTS
 
 REAL, POSITIVES = ("cover", "celeba_bald"), 500
@@ -42,14 +43,18 @@ def synthetic(seed: int) -> Rows:
 
 
 def real(name: str, seed: int) -> tuple[Rows, Rows]:
-    """Return halves of a table for training, with few positives, and for the test."""
+    """Return halves of a table: for training, with few random positives, and for the test.
+
+    The test half is the same for every seed, and no choice was made on it.
+    """
     with np.load(Path(os.environ["APMAX_DATA"]) / "tabular" / f"{name}.npz") as stored:
         X, y = stored["X"].astype(np.float32), stored["y"].ravel().astype(bool)
-    rng = np.random.default_rng(seed)
-    half = rng.random(y.size) < 0.5
+    half = np.random.default_rng(99).random(y.size) < 0.5
     kept = half.copy()
     positives = np.flatnonzero(half & y)
-    kept[rng.choice(positives, positives.size - POSITIVES, replace=False)] = False
+    kept[
+        np.random.default_rng(seed).choice(positives, positives.size - POSITIVES, replace=False)
+    ] = False
     return (X[kept], y[kept]), (X[~half], y[~half])
 
 
@@ -99,22 +104,67 @@ def measured(name: str, train: Rows, test: Rows, rows: int, seed: int) -> dict[s
         "functions": int(model.linear_.coef_.size),
         "ap_sample": round(ap, 4), "ap_all_rows": round(ap_of_all, 4),
         "cpu_sample": round(of_sample, 1), "cpu_all_rows": round(of_all, 1),
-        "load": round(os.getloadavg()[0], 1),
-        "date": datetime.now(UTC).date().isoformat(),
+        **_circumstances(),
     }  # fmt: skip
 
 
+FIT = (
+    PEAK
+    + """
+import json, sys, time, warnings
+from apmax import AdditiveAPClassifier
+warnings.simplefilter("ignore")
+model = AdditiveAPClassifier(interactions=10)
+model._fit_sample(sys.argv[1], "y", None, None, 50_000, 0)
+start = time.process_time()
+model._refit(sys.argv[1], "y", None, None, json.loads(sys.argv[2]))
+print(json.dumps({"cpu": time.process_time() - start, "peak_mb": peak(),
+    "functions": model.linear_.coef_.size}))
+"""
+)
+
+
+def costs() -> Iterator[dict[str, Any]]:
+    for rows, cache in ((1_000_000, True), (4_000_000, True), (200_000, True), (200_000, False)):
+        with tempfile.TemporaryDirectory() as folder:
+            files = write_parquet(Path(folder), rows)
+            found = run(FIT, files, json.dumps(folder if cache else False))
+        yield {
+            "rows": rows, "columns": FEATURES, "sample": 50_000, "copy": cache,
+            "functions": found["functions"], "cpu": round(found["cpu"], 1),
+            "peak_mb": round(found["peak_mb"]), **_circumstances(),
+        }  # fmt: skip
+
+
+def _circumstances() -> dict[str, Any]:
+    load = round(os.getloadavg()[0], 1)
+    return {"load": load, "date": datetime.now(UTC).date().isoformat()}
+
+
 def main() -> None:
+    if sys.argv[1:] == ["--cost"]:
+        store("scale_additive_cost", costs())
+        return
     if "APMAX_DATA" not in os.environ:
         sys.exit("set APMAX_DATA to the folder with tabular/cover.npz and tabular/celeba_bald.npz")
+    store(
+        "scale_additive",
+        (
+            measured(name, train, test, rows, seed)
+            for seed in range(SEEDS)
+            for name, train, test in sets(seed)
+            for rows in SAMPLES[name]
+        ),
+    )
+
+
+def store(name: str, lines: Iterator[dict[str, Any]]) -> None:
+    """Print and store results as they come."""
     found = []
-    for seed in range(SEEDS):
-        for name, train, test in sets(seed):
-            for rows in SAMPLES[name]:
-                found.append(measured(name, train, test, rows, seed))
-                print(json.dumps(found[-1]), flush=True)
-                lines = ",\n ".join(map(json.dumps, found))
-                (RESULTS / "scale_additive.json").write_text(f"[\n {lines}\n]\n")
+    for line in lines:
+        found.append(json.dumps(line))
+        print(found[-1], flush=True)
+        (RESULTS / f"{name}.json").write_text("[\n " + ",\n ".join(found) + "\n]\n")
 
 
 if __name__ == "__main__":

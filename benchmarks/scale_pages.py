@@ -1,0 +1,197 @@
+"""Tables of the documentation about data larger than memory, made from the stored results.
+
+``scale_recorded.json`` holds measurements that no command of this repository repeats, or that take
+long, with date and command. The others are written by ``benchmarks.scale`` and
+``benchmarks.scale_additive``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from benchmarks.pages import gain, markdown, results_of, wrapped
+
+TABLES = {"cover": "cover", "celeba_bald": "CelebA, bald", "synthetic": "synthetic"}
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def summaries() -> str:
+    """Say how large summaries are and how long merging takes."""
+    found = results_of("scale_summaries")
+    sizes = _listed([f"{_bytes(one['bytes'])} for {one['features']:,} features" for one in found])
+    merging = _listed([f"{one['merging_ms']:.0f}" for one in found])
+    interval = _recorded("interval_width")
+    low, high = interval["width"]
+    few, many = map(power_of_ten, interval["positives"])
+    return wrapped(
+        f"Summaries: {sizes}. Merging those of 100 workers takes {merging} ms of CPU time, shared "
+        "by the workers. The metric's interval from a histogram was "
+        f"{low:.1e} to {high:.1e} wide with {few} to {many} positives.".replace("e-05", "e-5")
+    )
+
+
+def traffic() -> str:
+    """Say what the workers of a cluster exchange."""
+    small, *_, large = results_of("scale_summaries")
+    return wrapped(
+        "Traffic of a cluster: in each pass, every partition is reduced to a summary, which has "
+        f"{_bytes(small['bytes'])} for {small['features']} features and {_bytes(large['bytes'])} "
+        f"for {large['features']:,}, whatever the number of rows. Workers exchange and merge the "
+        f"summaries: with 100 workers {_bytes(100 * small['bytes'])} in all for "
+        f"{small['features']} features, and {_bytes(100 * large['bytes'])} for "
+        f"{large['features']:,}. Only the value and the gradient reach the client. If X is sparse "
+        "or has more features, an evaluation takes two passes instead, which send 12 KB and one "
+        "gradient."
+    )
+
+
+def knots_and_coefficients() -> str:
+    """Compare samples for knots with samples for coefficients."""
+    found = _recorded("knots_and_coefficients")
+    rows = [
+        [
+            _negatives(one["negatives_of_knots"]),
+            _negatives(one["negatives_of_coefficients"]),
+            ", ".join(f"{ap:.4f}" for ap in one["test_ap"]),
+        ]
+        for one in found["lines"]
+    ]
+    about = (
+        "**Samples.** Coefficients need many negatives; knots do not. Test AP of splines without "
+        f"pairs on {power_of_ten(found['rows'])} synthetic rows × {found['columns']} with "
+        f"{found['positives']:,} positives, `APClassifier(alpha=0.3)`, two samples each:"
+    )
+    return wrapped(about) + markdown(["knots from", "coefficients from", "test AP"], rows)
+
+
+def linear_samples() -> str:
+    """Compare linear models of samples with those of all rows."""
+    first, second = _recorded("linear_samples")["lines"]
+    of_samples = _listed([f"{ap:.4f}" for ap in first["test_ap_samples"]])
+    return wrapped(
+        "[Samples of negatives](#what-was-tried-on-training-data) has another set with few "
+        f"positives. With many, a sample is enough: on {power_of_ten(first['rows'])} rows × "
+        f"{first['columns']} with {first['positives']:,} positives, the test AP of `APClassifier` "
+        f"on 2·10⁶ rows is {first['test_ap_all_rows']:.4f} with all rows, and {of_samples} with "
+        f"ten negatives per positive (three samples). With {second['positives']:,} positives in "
+        f"{power_of_ten(second['rows'])} rows × {second['columns']} "
+        f"([example](../examples/gallery/out_of_core.py)) it is {second['test_ap_all_rows']:.4f} "
+        f"with all rows, and {second['test_ap_samples'][0]:.4f} with ten."
+    )
+
+
+def additive_samples() -> str:
+    """Compare additive models with coefficients of a sample and of all rows."""
+    groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for one in results_of("scale_additive"):
+        groups.setdefault((one["table"], one["sample"]), []).append(one)
+    rows = []
+    for (table, sample), found in groups.items():
+        ap, ap_of_all = ([one[name] for one in found] for name in ("ap_sample", "ap_all_rows"))
+        gains = [b - a for a, b in zip(ap, ap_of_all, strict=True)]
+        per_million = [1e6 * one["cpu_all_rows"] / one["rows"] for one in found]
+        rows.append(
+            [
+                f"{TABLES[table]}, {found[0]['rows']:,} × {found[0]['columns']}",
+                f"{np.mean([one['positives'] for one in found]):,.0f}",
+                f"{sample:,}",
+                f"{np.mean(ap):.4f}",
+                f"{np.mean(ap_of_all):.4f}",
+                gain(gains),
+                f"{np.median(per_million):.0f} s",
+            ]
+        )
+    header = ["table", "positives", "rows of the sample", "AP, sample", "AP, all rows", "gain"]
+    return markdown([*header, "CPU time of the refit per 10⁶ rows"], rows)
+
+
+def additive_cost() -> str:
+    """Say what the fit of coefficients to all rows costs."""
+    first, larger, copied, streamed = results_of("scale_additive_cost")
+    ratio = streamed["cpu"] / copied["cpu"]
+    return wrapped(
+        f"`python -m benchmarks.scale_additive --cost`: with {first['functions']} basis functions "
+        f"of {first['columns']} columns and ten pairs, the refit takes {first['cpu']:.0f} s of CPU "
+        f"time for {power_of_ten(first['rows'])} rows and {larger['cpu']:.0f} s for "
+        f"{power_of_ten(larger['rows'])}. The peak memory of the process, with imports and a "
+        f"sample of {first['sample']:,} rows, is {first['peak_mb']:,} MB and "
+        f"{larger['peak_mb']:,} MB. "
+        f"`cache=False` takes {ratio:.1f} times as long on {power_of_ten(copied['rows'])} rows. "
+        f"{_load(first, larger, copied, streamed)}"
+    )
+
+
+def train_memory() -> str:
+    """Show the peak memory of `apmax train`."""
+    rows = []
+    for one in _recorded("train_memory")["lines"]:
+        size = f"{one['rows']:,}"
+        if "rows_of_file" in one:
+            size += f" of {power_of_ten(one['rows_of_file'])}"
+        rows.append(
+            [
+                one["file"], f"{size} × {one['columns']}", f"{one['table_mb']} MB", one["options"],
+                f"{one['peak_gb']:.1f} GB", f"{one['kb_per_row']:g} KB",
+            ]
+        )  # fmt: skip
+    header = ["file", "rows × columns", "size", "options", "peak", "per row, without 0.7 GB"]
+    return markdown(header, rows)
+
+
+def capacity() -> str:
+    """Show the CPU time of fits from files, measured and extrapolated."""
+    passes = 27
+    rows, per_row = [], 0.0
+    for one in _recorded("fit_files_cpu")["lines"]:
+        low, high = one["seconds"]
+        copy = 4 * one["rows"] * one["columns"]
+        read = f"{_bytes(passes * copy)}" + (", from the page cache" if copy < 2e9 else "")
+        times = f"{low:.0f}–{high:.0f} s"
+        rows.append([power_of_ten(one["rows"]), _bytes(copy), read, times, "measured"])
+        per_row = high / one["rows"]
+    large, huge = 10**9, 10**10
+    minutes, hours = per_row * large / 60, per_row * huge / 3600
+    volume = passes * 120 * large
+    rows += [
+        [power_of_ten(large), _bytes(120 * large), f"{_bytes(volume)}: "
+         f"{volume / 2e9 / 60:.0f} min at 2 GB/s", f"about {minutes:.0f} min",
+         "extrapolated: one machine with a fast disk, or 10 workers"],
+        [power_of_ten(huge), _bytes(120 * huge), "in memory of the cluster",
+         f"about {hours:.0f} h", f"extrapolated: 100 workers, {hours * 60 / 100:.0f} min of CPU "
+         "time each"],
+    ]  # fmt: skip
+    return markdown(["rows × 30", "flat copy", "read in 27 passes", "CPU time", ""], rows)
+
+
+def power_of_ten(count: float) -> str:
+    """Return 2·10⁶ for 2,000,000."""
+    digits, exponent = f"{count:.1e}".split("e")
+    power = f"10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+    return power if float(digits) == 1 else f"{float(digits):g}·{power}"
+
+
+def _recorded(name: str) -> Any:
+    return results_of("scale_recorded")[name]
+
+
+def _negatives(count: int | None) -> str:
+    return "all rows" if count is None else f"all positives, {count:,} negatives"
+
+
+def _bytes(size: float) -> str:
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if size >= factor:
+            number = size / factor
+            return f"{number:.0f} {unit}" if number >= 20 else f"{number:.3g} {unit}"
+    return f"{size / 1e3:.0f} KB"
+
+
+def _listed(items: list[str]) -> str:
+    return ", ".join(items[:-1]) + f" and {items[-1]}"
+
+
+def _load(*lines: dict[str, Any]) -> str:
+    loads = [one["load"] for one in lines]
+    return f"Load average: {min(loads)}–{max(loads)} on two cores."
