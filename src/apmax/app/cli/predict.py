@@ -11,7 +11,7 @@ import typer
 from apmax.app.cli.console import Console, check_outputs
 from apmax.app.cli.inputs import DropUnlabelled, Labels, Reading
 from apmax.app.cli.options import Data, ModelFile
-from apmax.app.cli.threshold import Cost, Precision, Recall, Top, choose_on
+from apmax.app.cli.threshold import SHARE, Cost, Precision, Recall, Top, choose_on
 from apmax.errors import InputError, ParameterError
 
 if TYPE_CHECKING:  # slow imports are left to the command
@@ -36,7 +36,8 @@ def predict(
         typer.Option("--id", help="Column to copy to the output. Default: --id of train."),
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="Label rows with at least this probability as positive.")
+        str | None,
+        typer.Option(metavar=SHARE, help="Label rows with at least this probability as positive."),
     ] = None,
     precision: Precision = None,
     recall: Recall = None,
@@ -208,7 +209,7 @@ def _decide(
             f"{probability.sum():,.0f} positives are expected: choose with --top, --threshold or "
             "--cost, or store a threshold for a precision with `apmax threshold`"
         )
-    threshold = None if used.kind in ("rows", "share") else used.value
+    threshold = None if used.kind in ("rows", "top") else used.value
     return alerts, {"rule": used.text, "threshold": threshold, "alerts": count}
 
 

@@ -14,11 +14,19 @@ from apmax.errors import ParameterError
 if TYPE_CHECKING:  # slow imports are left to the command
     from apmax.app.decisions import Decision, Rule
 
+SHARE = "SHARE"
+"""Shown for options that take 0.8 or 80%."""
 Precision = Annotated[
-    float | None, typer.Option(help="Find as many positives as possible with this precision.")
+    str | None,
+    typer.Option(
+        metavar=SHARE, help="Find as many positives as possible with this precision: 0.8 or 80%."
+    ),
 ]
 Recall = Annotated[
-    float | None, typer.Option(help="Find this share of the positives with the highest precision.")
+    str | None,
+    typer.Option(
+        metavar=SHARE, help="Find this share of the positives with the highest precision."
+    ),
 ]
 Top = Annotated[
     str | None, typer.Option(help='Alert on the rows of highest probability: "100" or "5%".')
