@@ -36,6 +36,17 @@ class Rule:
         """Whether only labelled data can tell the threshold."""
         return self.kind in ("precision", "recall")
 
+    @property
+    def threshold(self) -> float | None:
+        """The lowest probability of an alert; None if the rows of a file decide."""
+        return None if self.kind in ("rows", "top") else self.value
+
+    def __str__(self) -> str:
+        """Return the rule in words, with its threshold unless it is one."""
+        if self.threshold is None or self.text.startswith("probability"):
+            return self.text
+        return f"{self.text}: probability ≥ {shown_threshold(self.threshold)}"
+
 
 def make_rule(
     *,
@@ -81,8 +92,8 @@ def select(rule: Rule, probability: Floats) -> Mask:
 
     Of equal probabilities at the edge of the top rows, the first in the file are taken.
     """
-    if rule.kind not in ("rows", "top"):
-        return np.asarray(probability >= rule.value)
+    if rule.threshold is not None:
+        return np.asarray(probability >= rule.threshold)
     alerts = np.zeros(probability.size, dtype=bool)
     alerts[np.argsort(-probability, kind="stable")[: _count(rule, probability.size)]] = True
     return alerts

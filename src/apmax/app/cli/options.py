@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -72,6 +72,19 @@ def check_leaks(
         refuse(findings)
     console.warn([finding.message for finding in findings])
     return findings
+
+
+def measure_drift(
+    console: Console, model: Model, dataset: Dataset, probability: Floats, remedy: str
+) -> list[dict[str, Any]]:
+    """Return the shifts since training as plain data; note large ones, and what to do."""
+    from apmax.app.drift import shift_note
+
+    shifts = model.shifts(dataset.X, probability)
+    if note := shift_note(shifts):
+        console.note(note)
+        console.note(remedy)
+    return [shift._asdict() for shift in shifts]
 
 
 class Scored(NamedTuple):
