@@ -162,7 +162,7 @@ def operating_point(
     given = {"precision": precision, "recall": recall, "top": top, "cost": cost}
     name, target = _one_target(given)
     positive, s, weight = _checked(y, scores, sample_weight, pos_label)
-    thresholds, true_alerts, alerts = _alerts_by_threshold(positive, s, weight)
+    thresholds, true_alerts, alerts = alerts_by_threshold(positive, s, weight)
     if name == "cost":
         at = _cheapest(true_alerts, alerts, *target)
     elif name == "top":
@@ -239,7 +239,7 @@ def _one_target(given: dict[str, Any]) -> tuple[str, Any]:
     return name, tuple(check_real(one, "cost", above=0, why="it is a cost") for one in value)
 
 
-def _alerts_by_threshold(
+def alerts_by_threshold(
     positive: Mask, scores: Floats, weight: Floats | None
 ) -> tuple[Floats, Floats, Floats]:
     """Return distinct scores, ascending, and the weights of positives and of all at or above."""

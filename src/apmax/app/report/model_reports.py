@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.special import expit
 
 from apmax.app.io import Dataset
@@ -161,7 +162,21 @@ def _explanation(model: Model, dataset: Dataset) -> dict[str, Any]:
             "effects": tuple(members[ADDITIVE][0].shape_functions_.values()),
             "effects_of": name,
         }
-    if [*members] == [LOGISTIC] and dataset.is_table:
-        traced = traced_effects(model.features(dataset.X), model.explain(dataset.X))
+    if [*members] == [LOGISTIC]:
+        features = model.features(dataset.X)
+        if not hasattr(features, "columns"):
+            features = pd.DataFrame(features, columns=model.feature_names())
+        traced = traced_effects(features, model.explain(dataset.X))
         return {"effects": tuple(traced), "effects_of": model.name}
-    return {}
+    return {"no_effects": _no_effects(model)}
+
+
+def _no_effects(model: Model) -> str:
+    """Say that the model has no effects, and which one has, with its AP in training."""
+    additive = [one for one in model.leaderboard or () if one.model == ADDITIVE]
+    compared = "".join(f", whose AP in training is {one.ap:.3f}" for one in additive)
+    return (
+        f"{model.name} is not a sum of effects of columns, so no column has a curve. To read "
+        f"effects, train with --model {ADDITIVE}{compared}. For the reasons of single rows, use "
+        "`apmax predict --explain 3`."
+    )

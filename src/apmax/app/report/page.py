@@ -97,7 +97,8 @@ def render(report: Report) -> str:
     winner, start = report.winner, models[best].index_of(stored[0]) if stored else None
     if start is not None:
         _name_stored(models[best], start, float(report.threshold or 0.0))
-    curves = draw_precision_recall(report.results, best, range(len(models)))
+    measured = [(one.result, one.alerts, one.band) for one in models]
+    curves = draw_precision_recall(measured, best, range(len(models)))
     shown, others = panels(report.effects)
     script = _asset("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
