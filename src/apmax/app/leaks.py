@@ -7,7 +7,7 @@ columns exist before the outcome, so they report and never remove a column.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -16,11 +16,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from apmax.app.features import CATEGORY, NUMBER, TableEncoder, to_numbers, to_words
+from apmax.app.features import CATEGORY, NUMBER, TablePreprocessor, to_numbers, to_words
 from apmax.app.io import Dataset
-from apmax.errors import InputError
+from apmax.binary_target import binary_target
+from apmax.errors import InputError, ShapeError
 from apmax.metrics import ap_of_scores
-from apmax.validation import Floats, Mask
+from apmax.validation import Floats, Mask, check_same_length
 
 MAX_CELLS, MIN_ROWS, MAX_ROWS = 1_000_000, 5_000, 50_000
 """The sample has as many rows as fit into `MAX_CELLS`, within these limits."""
@@ -45,6 +46,8 @@ MAX_HASHED = 50_000_000
 """Larger files, in cells, are not compared with the test file."""
 SHARED_ROWS = 0.05
 """Share of test rows found in the training file, beyond duplicates, that is reported."""
+Remedy = Callable[[str, str], str]
+"""Says what to do about a column, by the option of the command line and the name of the column."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +67,71 @@ def refuse(findings: Sequence[Finding]) -> None:
         raise InputError("--strict: " + "; ".join(one.message for one in findings))
 
 
+def check_table(X: Any, y: Any, *, pos_label: Any = None) -> list[Finding]:
+    """Find columns of training data that may reveal the target, and identifiers.
+
+    ``apmax train`` and ``apmax compare`` run the same checks before training. No column is removed:
+    only you know which columns exist before the outcome.
+
+    Parameters
+    ----------
+    X : DataFrame or matrix of shape (n, d)
+        The training data; tables wider than 1,000 columns are not checked.
+    y : array-like of shape (n,)
+        Labels of two classes.
+    pos_label : optional
+        The positive class; the default is the last in sorted order.
+
+    Returns
+    -------
+    list of Finding
+        With the attributes `column`, `kind` and `message`; empty if nothing is suspicious. Columns
+        of a matrix are called x0, x1 and so on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> import apmax
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.random(1000) < 0.05
+    >>> X = pd.DataFrame({"age": rng.normal(50, 9, 1000), "closed": np.where(y, 1.0, np.nan)})
+    >>> for finding in apmax.check_table(X, y):
+    ...     print(finding.column, finding.kind)
+    closed missing
+    """
+    positive = binary_target(y, pos_label=pos_label).positive
+    X = X.to_pandas() if hasattr(X, "to_pandas") else X
+    X = X if hasattr(X, "columns") or sp.issparse(X) else np.asarray(X)
+    if len(X.shape) != 2:
+        raise ShapeError(f"`X` must be a table or a matrix, got {len(X.shape)} dimensions")
+    check_same_length(y=positive, X=X)
+    return _findings(X, positive, lambda option, name: "leave it out", "x", 0)
+
+
 def check_columns(dataset: Dataset) -> list[Finding]:
-    """Return what is suspicious about the columns of a training table, at most once per column."""
-    y = dataset.labels()
-    if dataset.X.shape[1] > MAX_COLUMNS:
+    """Return the findings of :func:`check_table` for a file; messages name options."""
+
+    def remedy(option: str, name: str) -> str:
+        if dataset.is_table:
+            return f"use {option} {shlex.quote(name)}"
+        return "leave it out of the file"
+
+    return _findings(dataset.X, dataset.labels(), remedy, "feature ", 1)
+
+
+def _findings(X: Any, y: Mask, remedy: Remedy, prefix: str, first: int) -> list[Finding]:
+    """Return what is suspicious, at most once per column.
+
+    Features of a matrix have a prefix and a number as names; `first` is that of the first one.
+    """
+    if X.shape[1] > MAX_COLUMNS:
         return []
-    rows = _sample(y.size, dataset.X.shape[1])
-    frame, y = _as_frame(dataset.rows(rows)), y[rows]
-    encoder = TableEncoder().fit(frame.iloc[:: max(1, len(frame) // KIND_ROWS)])
-    columns = [_Column(name, encoder, frame[name], dataset.is_table) for name in encoder.kinds_]
+    rows = _sample(y.size, X.shape[1])
+    sampled, y = X.iloc[rows] if hasattr(X, "iloc") else X[rows], y[rows]
+    frame = _as_frame(sampled, prefix, first)
+    encoder = TablePreprocessor().fit(frame.iloc[:: max(1, len(frame) // KIND_ROWS)])
+    columns = [_Column(name, encoder, frame[name], remedy) for name in encoder.kinds_]
     found: dict[str, Finding] = {}
     if min(y.sum(), (~y).sum()) >= MIN_CLASS:
         order = _label_order(y)
@@ -118,11 +177,11 @@ def check_test(train: Dataset, test: Dataset) -> list[Finding]:
 class _Column:
     """A column as numbers, dates or text, and as ranks of its distinct values."""
 
-    def __init__(self, name: str, encoder: TableEncoder, values: Any, in_table: bool) -> None:
+    def __init__(self, name: str, encoder: TablePreprocessor, values: Any, remedy: Remedy) -> None:
         import pandas as pd
 
         self.name, self.kind = name, encoder.kinds_[name]
-        self.remedy = f"use --drop {shlex.quote(name)}" if in_table else "leave it out of the file"
+        self.remedy, self.id_remedy = remedy("--drop", name), remedy("--id", name)
         self.values = encoder.read(name, values) if self.is_ordered else _hashable(values)
         codes, levels = pd.factorize(self.values, sort=self.is_ordered)
         self.codes: NDArray[np.int64] = np.asarray(codes, dtype=np.int64)
@@ -270,8 +329,7 @@ def _strong(columns: list[_Column], y: Mask) -> dict[str, Finding]:
 def _identifier(column: _Column) -> Finding:
     message = (
         f"{column.name!r} looks like an identifier ({column.count:,} different whole numbers) and "
-        f"is used as a number: if it says nothing about new rows, "
-        f"{column.remedy.replace('--drop', '--id')}"
+        f"is used as a number: if it says nothing about new rows, {column.id_remedy}"
     )
     return Finding(column.name, "identifier", message)
 
@@ -334,14 +392,14 @@ def _sample(n: int, columns: int) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng(0).choice(n, size, replace=False))
 
 
-def _as_frame(dataset: Dataset) -> Any:
+def _as_frame(X: Any, prefix: str = "", first: int = 0) -> Any:
     """Return the columns as a frame with text as names and rows numbered from 0."""
     import pandas as pd
 
-    if dataset.is_table:
-        return dataset.X.rename(columns=str).reset_index(drop=True)
-    X = dataset.X.toarray() if sp.issparse(dataset.X) else dataset.X
-    return pd.DataFrame(X, columns=[f"feature {k + 1}" for k in range(X.shape[1])])
+    if hasattr(X, "columns"):
+        return X.rename(columns=str).reset_index(drop=True)
+    X = X.toarray() if sp.issparse(X) else X
+    return pd.DataFrame(X, columns=[f"{prefix}{k + first}" for k in range(X.shape[1])])
 
 
 def _row_hashes(train: Dataset, test: Dataset) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -351,7 +409,7 @@ def _row_hashes(train: Dataset, test: Dataset) -> tuple[NDArray[Any], NDArray[An
     cells = max(dataset.X.shape[0] * dataset.X.shape[1] for dataset in (train, test))
     if cells > MAX_HASHED or train.is_table != test.is_table:
         return np.empty(0), np.empty(0)
-    frames = [_as_frame(dataset) for dataset in (train, test)]
+    frames = [_as_frame(dataset.X) for dataset in (train, test)]
     common = [name for name in frames[0].columns if name in frames[1].columns]
     numeric = {
         name
