@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from apmax import average_precision, check_table
 from apmax.app.io import Dataset
-from apmax.app.leaks import Finding, check_columns, check_test, refuse
+from apmax.app.leaks import Finding, check_columns, refuse
+from apmax.app.shared_rows import check_test
 from apmax.errors import InputError, ShapeError
 from tests.app.loans import made_loans
 

@@ -1,4 +1,4 @@
-"""Find columns that reveal the target, identifiers, and test rows seen in training.
+"""Find columns that reveal the target, and identifiers.
 
 The checks read a sample of the table and fit at most a few small models. They cannot know which
 columns exist before the outcome, so they report and never remove a column.
@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from apmax.app.features import CATEGORY, NUMBER, TablePreprocessor, to_numbers, to_words
+from apmax.app.features import CATEGORY, NUMBER, TablePreprocessor, to_words
 from apmax.app.io import Dataset
 from apmax.binary_target import binary_target
 from apmax.errors import InputError, ShapeError
@@ -42,10 +42,6 @@ KIND_ROWS = 2_000
 """Rows that decide whether a column is read as numbers, categories or dates."""
 DISTINCT = 0.99
 ID_NAMES = ("id", "uid", "uuid", "guid", "key", "no", "nr", "num", "number", "index", "row")
-MAX_HASHED = 50_000_000
-"""Larger files, in cells, are not compared with the test file."""
-SHARED_ROWS = 0.05
-"""Share of test rows found in the training file, beyond duplicates, that is reported."""
 Remedy = Callable[[str, str], str]
 """Says what to do about a column, by the option of the command line and the name of the column."""
 
@@ -129,7 +125,7 @@ def _findings(X: Any, y: Mask, remedy: Remedy, prefix: str, first: int) -> list[
         return []
     rows = _sample(y.size, X.shape[1])
     sampled, y = X.iloc[rows] if hasattr(X, "iloc") else X[rows], y[rows]
-    frame = _as_frame(sampled, prefix, first)
+    frame = as_frame(sampled, prefix, first)
     encoder = TablePreprocessor().fit(frame.iloc[:: max(1, len(frame) // KIND_ROWS)])
     columns = [_Column(name, encoder, frame[name], remedy) for name in encoder.kinds_]
     found: dict[str, Finding] = {}
@@ -145,33 +141,6 @@ def _findings(X: Any, y: Mask, remedy: Remedy, prefix: str, first: int) -> list[
         if column.name not in found and column.is_identifier:
             found[column.name] = _identifier(column)
     return [found[column.name] for column in columns if column.name in found]
-
-
-def check_test(train: Dataset, test: Dataset) -> list[Finding]:
-    """Return a finding if test rows are also in the training data.
-
-    Rows that occur more than once in the training data are expected in a test file as well, so
-    only a share beyond theirs counts.
-    """
-    one, other = _row_hashes(train, test)
-    if one.size == 0 or other.size == 0:
-        return []
-    if np.array_equal(np.sort(one), np.sort(other)):
-        message = (
-            f"{test.source} has the same rows as {train.source}, so the test AP is the AP on "
-            "training rows: give rows that are not used for training, or leave --test out"
-        )
-        return [Finding(None, "test", message)]
-    values, counts = np.unique(one, return_counts=True)
-    repeated = float(counts[counts > 1].sum() / one.size)
-    seen = np.isin(other, values)
-    if seen.mean() < SHARED_ROWS + repeated or seen.sum() < MIN_CLASS:
-        return []
-    message = (
-        f"{seen.sum():,} of the {seen.size:,} rows of {test.source} are also in {train.source}, "
-        "so the test AP is too high: remove them from one of the files"
-    )
-    return [Finding(None, "test", message)]
 
 
 class _Column:
@@ -392,7 +361,7 @@ def _sample(n: int, columns: int) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng(0).choice(n, size, replace=False))
 
 
-def _as_frame(X: Any, prefix: str = "", first: int = 0) -> Any:
+def as_frame(X: Any, prefix: str = "", first: int = 0) -> Any:
     """Return the columns as a frame with text as names and rows numbered from 0."""
     import pandas as pd
 
@@ -400,33 +369,3 @@ def _as_frame(X: Any, prefix: str = "", first: int = 0) -> Any:
         return X.rename(columns=str).reset_index(drop=True)
     X = X.toarray() if sp.issparse(X) else X
     return pd.DataFrame(X, columns=[f"{prefix}{k + first}" for k in range(X.shape[1])])
-
-
-def _row_hashes(train: Dataset, test: Dataset) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return one number per row; equal rows of the common columns have equal numbers."""
-    import pandas as pd
-
-    cells = max(dataset.X.shape[0] * dataset.X.shape[1] for dataset in (train, test))
-    if cells > MAX_HASHED or train.is_table != test.is_table:
-        return np.empty(0), np.empty(0)
-    frames = [_as_frame(dataset.X) for dataset in (train, test)]
-    common = [name for name in frames[0].columns if name in frames[1].columns]
-    numeric = {
-        name
-        for name in common
-        if all(pd.api.types.is_numeric_dtype(frame[name]) for frame in frames)
-    }
-    one, other = (
-        pd.util.hash_pandas_object(
-            pd.DataFrame(
-                {
-                    name: to_numbers(frame[name]) if name in numeric else frame[name].astype(str)
-                    for name in common
-                },
-                index=frame.index,
-            ).assign(**{"\0": dataset.labels()}),
-            index=False,
-        ).to_numpy()
-        for frame, dataset in zip(frames, (train, test), strict=True)
-    )
-    return one, other

@@ -65,7 +65,8 @@ def check_leaks(
 
     InputError is raised instead with `strict`.
     """
-    from apmax.app.leaks import check_columns, check_test, refuse
+    from apmax.app.leaks import check_columns, refuse
+    from apmax.app.shared_rows import check_test
 
     findings = check_columns(dataset) + ([] if test is None else check_test(dataset, test))
     if strict:

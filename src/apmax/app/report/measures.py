@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -66,9 +67,7 @@ def operating_points(result: ScoredModel) -> dict[float, OperatingPoint | None]:
     return found
 
 
-def count_alerts(
-    result: ScoredModel, keep: tuple[float, ...] = (), most: int = MAX_POINTS
-) -> Alerts:
+def count_alerts(result: ScoredModel, keep: Sequence[float] = (), most: int = MAX_POINTS) -> Alerts:
     """Count alerts at every distinct probability, thinned to about `most` thresholds and `keep`."""
     thresholds, true, total = alerts_by_threshold(result.y, result.probabilities, result.weight)
     chosen = _spread(total, np.searchsorted(thresholds, keep), most)
