@@ -169,21 +169,10 @@ class Shift(NamedTuple):
 def profile(frame: Any, kinds: Mapping[str, str], probabilities: Floats) -> dict[str, Any]:
     """Return what `psi` needs to know of the training data, as plain data for a model file.
 
-    Parameters
-    ----------
-    frame : DataFrame or matrix
-        The training data; a matrix has no columns to profile.
-    kinds : mapping of str to str
-        "number", "category" or "date" for each column that the model uses. Dates are left out,
-        because new data are later than the training data in any case.
-    probabilities : ndarray
-        Predicted probabilities of the training rows, best from cross-validation: those of rows
-        that the model was fitted to are too extreme.
-
-    Returns
-    -------
-    dict
-        Number of rows, and the bins with their shares for each column and for the probabilities.
+    These are the number of rows, and the bins with their shares for the probabilities and for each
+    column of a table. `kinds` tells which columns are numbers and categories; dates are left out,
+    because new data are later than the training data in any case. `probabilities` are best from
+    cross-validation: those of rows that the model was fitted to are too extreme.
     """
     columns: dict[str, Any] = {}
     if hasattr(frame, "columns"):

@@ -83,25 +83,9 @@ def train_model(
 ) -> TrainedModel:
     """Compare models by cross-validation and fit one to all rows.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        Features and labels.
-    model : str
-        "auto" keeps the model with the highest cross-validated AP, "trees" the best of the
-        boosted trees; "linear" and the names of the leaderboard are one model each.
-    minutes : float, optional
-        Time limit, also for the comparison.
-    jobs : int
-        Number of processes; -1 is one per core. The result does not depend on it.
-    folds, repeats : int
-        Number of folds, and how often they are drawn.
-    seed : int
-        Random seed of folds and models.
-    started : float, optional
-        When the time limit began, by `time.perf_counter`; the default is now.
-    on_progress : callable, optional
-        Called with (stage, done, total, AP).
+    `model` is a key of `LIBRARY` or "linear". `started` is when the time limit of `minutes` began,
+    by `time.perf_counter`; the default is now. `on_progress` is called with (stage, done, total,
+    AP). The result does not depend on the number of processes, `jobs`.
     """
     start = time.perf_counter()
     Registry("model", dict.fromkeys(MODELS)).choose(model)

@@ -35,18 +35,8 @@ def training_report(
 ) -> Report:
     """Return a report of all models that were compared, on the rows that they were not fitted to.
 
-    Parameters
-    ----------
-    trained : TrainedModel
-        The result of `train_model`.
-    dataset : Dataset
-        The data it was given.
-    title : str, optional
-        The default is the name of the data file.
-    warnings : sequence of str
-        Problems that are shown first.
-    command : str
-        The command that was run.
+    `dataset` is the one that `train_model` was given; the default title is the name of its file.
+    The other arguments are as in :class:`Report`.
     """
     y, model = dataset.labels(), trained.model
     seen = ~np.any([np.isnan(one) for one in trained.out_of_fold.values()], axis=0)
@@ -85,20 +75,8 @@ def model_report(
 ) -> Report:
     """Return a report of one model on labelled data, with the drift since its training.
 
-    Parameters
-    ----------
-    model : Model
-        The model.
-    dataset : Dataset
-        Labelled data that it was not fitted to.
-    log_odds : ndarray
-        Its log-odds of these rows.
-    warnings : sequence of str
-        Problems that are shown first.
-    command : str
-        The command that was run.
-    note : str
-        Where the probabilities come from.
+    `log_odds` are those of the model for rows that it was not fitted to; `note` says where they
+    come from. The other arguments are as in :class:`Report`.
     """
     y, probabilities = dataset.labels(), np.asarray(expit(log_odds))
     facts = {**provenance(dataset.source), **_labels(model)}
