@@ -119,11 +119,9 @@ def predict(
             _check_default(console, alerts, probability)
         label = np.where(alerts, loaded.positive, loaded.negative)
         scores = dict(zip(OUTPUT, (probability, log_odds, label), strict=True))
-        if only_alerts and not any(pd.Series(one).is_unique for one in columns.values()):
-            columns = {"row": np.arange(1, probability.size + 1), **columns}
         frame = pd.DataFrame({**columns, **scores})
         if only_alerts:
-            frame = frame[alerts].sort_values("probability", ascending=False, kind="stable")
+            frame = _sorted_alerts(frame, alerts, [*columns])
         if explain:
             frame = _with_reasons(console, frame, loaded, dataset, explain)
         count, rows = int(alerts.sum()), probability.size
@@ -159,6 +157,13 @@ def _write(
     else:
         console.note(found)
         frame.to_csv(sys.stdout, index=False)
+
+
+def _sorted_alerts(frame: Any, alerts: Mask, columns: list[str]) -> Any:
+    """Return the alerts, the highest probability first, with row numbers unless IDs are unique."""
+    if not any(frame[name].is_unique for name in columns):
+        frame.insert(0, "row", range(1, len(frame) + 1))
+    return frame[alerts].sort_values("probability", ascending=False, kind="stable")
 
 
 def _with_reasons(console: Console, frame: Any, model: Model, dataset: Dataset, count: int) -> Any:
