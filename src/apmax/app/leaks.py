@@ -139,7 +139,12 @@ def _findings(X: Any, y: Mask, remedy: Remedy, prefix: str, first: int) -> list[
         found.update(_strong(others, y))
     for column in columns:
         if column.name not in found and column.is_identifier:
-            found[column.name] = _identifier(column)
+            found[column.name] = column.finding(
+                "identifier",
+                f"{column.name!r} looks like an identifier ({column.count:,} different whole "
+                "numbers) and is used as a number: if it says nothing about new rows",
+                option="--id",
+            )
     return [found[column.name] for column in columns if column.name in found]
 
 
@@ -150,12 +155,16 @@ class _Column:
         import pandas as pd
 
         self.name, self.kind = name, encoder.kinds_[name]
-        self.remedy, self.id_remedy = remedy("--drop", name), remedy("--id", name)
+        self.remedy = remedy
         self.values = encoder.read(name, values) if self.is_ordered else _hashable(values)
         codes, levels = pd.factorize(self.values, sort=self.is_ordered)
         self.codes: NDArray[np.int64] = np.asarray(codes, dtype=np.int64)
         """Ranks of the values from 0; -1 if missing."""
         self.count = len(levels)
+
+    def finding(self, kind: str, message: str, option: str = "--drop") -> Finding:
+        """Return a finding whose message ends with what to do."""
+        return Finding(self.name, kind, f"{message}, {self.remedy(option, self.name)}")
 
     @cached_property
     def missing(self) -> Mask:
@@ -206,11 +215,11 @@ def _missingness(column: _Column, y: Mask) -> Finding | None:
     one_sided = expected >= FEW_LEVELS and not 0 < in_positives < 1
     if not (_near_one(alone, y) or one_sided):
         return None
-    message = (
+    return column.finding(
+        "missing",
         f"{column.name!r} is missing in {in_positives:.0%} of the positives and {in_negatives:.0%} "
-        f"of the negatives: if its values are filled in after the outcome, {column.remedy}"
+        "of the negatives: if its values are filled in after the outcome",
     )
-    return Finding(column.name, "missing", message)
 
 
 def _copy(column: _Column, y: Mask) -> Finding | None:
@@ -226,8 +235,7 @@ def _copy(column: _Column, y: Mask) -> Finding | None:
     what = "is a copy of the target" if levels == 2 else f"determines the target by {levels} values"
     if exceptions:
         what += f", with {exceptions:,} exceptions in {y.size:,} rows"
-    message = f"{column.name!r} {what}: if it is not known before the outcome, {column.remedy}"
-    return Finding(column.name, "copy", message)
+    return column.finding("copy", f"{column.name!r} {what}: if it is not known before the outcome")
 
 
 class _LabelOrder(NamedTuple):
@@ -257,11 +265,11 @@ def _order(column: _Column, order: _LabelOrder) -> Finding | None:
     if not follows:
         return None
     how = "sorted" if order.is_sorted else "in a few blocks"
-    message = (
+    return column.finding(
+        "order",
         f"{column.name!r} follows the order of the rows, and the labels are {how} in the file: "
-        f"if it numbers the rows or dates their collection, {column.remedy}"
+        "if it numbers the rows or dates their collection",
     )
-    return Finding(column.name, "order", message)
 
 
 def _strong(columns: list[_Column], y: Mask) -> dict[str, Finding]:
@@ -274,33 +282,24 @@ def _strong(columns: list[_Column], y: Mask) -> dict[str, Finding]:
     together = _ap_together(rest, y) if near and rest else 0.0
     for column in near:
         if together < NEAR_ONE or 1 - ap[column.name] < 0.2 * (1 - together):
-            message = (
+            found[column.name] = column.finding(
+                "strong",
                 f"check {column.name!r}: it alone ranks with AP {ap[column.name]:.3f}. If it is "
-                f"not known before the outcome, {column.remedy}"
+                "not known before the outcome",
             )
-            found[column.name] = Finding(column.name, "strong", message)
     enough = max(FAR_ABOVE_FROM, float(y.mean()) + FAR_ABOVE)
     candidates = sorted((c for c in rest if ap[c.name] >= enough), key=lambda c: -ap[c.name])
     for column in candidates[:MAX_CANDIDATES] if len(rest) > 1 else ():
         others = _ap_together([c for c in rest if c is not column], y)
         if ap[column.name] - others < FAR_ABOVE:
             break
-        message = (
+        found[column.name] = column.finding(
+            "strong",
             f"check {column.name!r}: it alone ranks with AP {ap[column.name]:.3f}, and all other "
-            f"columns together with {others:.3f}. If it is not known before the outcome, "
-            f"{column.remedy}"
+            f"columns together with {others:.3f}. If it is not known before the outcome",
         )
-        found[column.name] = Finding(column.name, "strong", message)
         rest.remove(column)
     return found
-
-
-def _identifier(column: _Column) -> Finding:
-    message = (
-        f"{column.name!r} looks like an identifier ({column.count:,} different whole numbers) and "
-        f"is used as a number: if it says nothing about new rows, {column.id_remedy}"
-    )
-    return Finding(column.name, "identifier", message)
 
 
 def _ap_together(columns: list[_Column], y: Mask) -> float:

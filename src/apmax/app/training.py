@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,19 +112,10 @@ def train_model(
         if linear:
             found = _compare_linear(dataset, X, splits, model, processes, on_progress)
         else:
-            left, spent = None, time.perf_counter() - (start if started is None else started)
-            if minutes is not None:
-                left = FIT_SHARE * max(60 * minutes - spent, 1.0)
-            try:
+            with _time_left(minutes, start if started is None else started) as left:
                 found = _compare_library(
                     dataset, X, splits, model, left, processes, seed, on_progress
                 )
-            except TooShortError as error:
-                enough = np.ceil((spent + error.enough / FIT_SHARE) / 6) / 10
-                raise ParameterError(
-                    f"--minutes {minutes:g} is too short for one model, after {spent:.0f} s of "
-                    f"reading and checking the data: use --minutes {enough:g} or more"
-                ) from error
     notes = [] if preprocessor is None else training_warnings(preprocessor, dataset.X)
     notes += [str(one.message) for one in caught]
     return TrainedModel(
@@ -135,6 +127,23 @@ def train_model(
         found.message,
         time.perf_counter() - start,
     )
+
+
+@contextmanager
+def _time_left(minutes: float | None, started: float) -> Iterator[float | None]:
+    """Yield the seconds that are left for fits; ParameterError if they are too few for a model."""
+    if minutes is None:
+        yield None
+        return
+    spent = time.perf_counter() - started
+    try:
+        yield FIT_SHARE * max(60 * minutes - spent, 1.0)
+    except TooShortError as error:
+        enough = np.ceil((spent + error.enough / FIT_SHARE) / 6) / 10
+        raise ParameterError(
+            f"--minutes {minutes:g} is too short for one model, after {spent:.0f} s of reading and "
+            f"checking the data: use --minutes {enough:g} or more"
+        ) from error
 
 
 def _compare_linear(
