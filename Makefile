@@ -41,7 +41,7 @@ test-min:  ## run the tests that need no torch with the oldest supported version
 	@$(ONE_THREAD) .venv-min/bin/python -m pytest -q -n auto --ignore tests/torch --ignore tests/experiments --ignore tests/reliability --ignore tests/test_docs.py --ignore tests/test_no_network.py
 
 soak: setup  ## run the long reliability tests (2 hours; APMAX_SOAK_MINUTES=5 for less)
-	@$(BIN)/python -m pytest -q -s -m soak tests
+	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist worksteal -m soak tests
 
 lint: setup  ## check style, docstrings, types and import contracts
 	@$(BIN)/ruff check .
