@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from apmax.binary_classifier import unchanged_on_error
-from apmax.errors import ParameterError, ShapeError
+from apmax.errors import ParameterError
 from apmax.interrupts import cooperative_interrupts
 from apmax.linear import APClassifier
 from apmax.objective.surrogates import Surrogate
@@ -35,10 +35,17 @@ try:
         describe,
         merge_descriptions,
         persisted,
-        raw_block,
+        persisted_evenly,
         result_of,
         tree,
         unrecomputable,
+    )
+    from apmax.scale.partitions import (
+        checked_collections,
+        feature_names,
+        packed,
+        parts_of,
+        raw_parts,
     )
 except ImportError as error:
     raise ImportError(
@@ -142,20 +149,20 @@ result_
         """
         local = APClassifier(**self._local_parameters())
         settings = settings_of(local)
-        why = "it is a number of seconds"
-        timeout = check_real(self.worker_timeout, "worker_timeout", above=0, why=why)
+        timeout = self._checked_timeout()
         client = self._client()
-        X, y, sample_weight = _collections(X, y, sample_weight)
+        X, y, sample_weight = checked_collections(X, y, sample_weight)
         _warn_if_scattered(client, X, y, sample_weight)
-        names = _features(X, y, sample_weight)
+        names = feature_names(X, y, sample_weight)
         with cooperative_interrupts():
-            raw = persisted(client, _raw_parts(X, y, sample_weight))
+            raw = persisted(client, raw_parts(X, y, sample_weight))
             description = result_of(client, tree(raw, describe, merge_descriptions), timeout)
             totals = description.totals
             target = target_of(list(totals), list(totals.values()), self)
             to_block = dask.delayed(block_of, pure=False)
-            parts = persisted(client, [to_block(part, target.pos_label) for part in raw])
-            del raw
+            blocks = [to_block(part, target.pos_label) for part in raw]
+            parts = persisted_evenly(client, blocks, raw)
+            del raw, blocks
             engine = ClusterBlocks(client, parts, description, timeout)
             fitted = fit(
                 engine,
@@ -200,19 +207,19 @@ result_
         float
             Average precision, as :func:`average_precision` computes it.
         """
-        local = self.to_local()
-        X, y, sample_weight = _collections(X, y, sample_weight)
-        names = _features(X, y, sample_weight)
+        local, timeout = self.to_local(), self._checked_timeout()
+        X, y, sample_weight = checked_collections(X, y, sample_weight)
+        names = feature_names(X, y, sample_weight)
         y, sample_weight = (X[one] if isinstance(one, str) else one for one in (y, sample_weight))
         log_odds = self.decision_function(X if names is None else X[names])
         if local.pos_label_ != local.classes_[1]:
             log_odds = -log_odds
         client = self._client()
-        parts = persisted(client, _packed(y, log_odds, sample_weight))
+        parts = persisted(client, packed(y, log_odds, sample_weight))
 
         def fold(function: Any, merge: Any, *arguments: Any) -> Any:
             graph = tree(parts, function, merge, *arguments)
-            return result_of(client, graph, self.worker_timeout)
+            return result_of(client, graph, timeout)
 
         return average_precision_of(fold, local.pos_label_).value
 
@@ -237,7 +244,7 @@ result_
         return da.concatenate(
             [
                 da.from_delayed(predict(part, local, method), shape, dtype=dtype)
-                for part in _parts(X)
+                for part in parts_of(X)
             ],
             allow_unknown_chunksizes=True,
         )
@@ -245,6 +252,10 @@ result_
     def _local_parameters(self) -> dict[str, Any]:
         names = ("surrogate", "gamma", "alpha", "max_iter", "tol", "pos_label")
         return {name: getattr(self, name) for name in names}
+
+    def _checked_timeout(self) -> float:
+        why = "it is a number of seconds"
+        return check_real(self.worker_timeout, "worker_timeout", above=0, why=why)
 
     def _client(self) -> Client:
         if self.client is not None:
@@ -285,107 +296,12 @@ def average_precision(
     APInterval
         With fields `value`, `lower` and `upper`, which are equal if the result is exact.
     """
-    parts = _packed(y, scores, sample_weight)
+    parts = packed(y, scores, sample_weight)
 
     def fold(function: Any, merge: Any, *arguments: Any) -> Any:
         return dask.compute(tree(parts, function, merge, *arguments), optimize_graph=False)[0]
 
     return average_precision_of(fold, pos_label)
-
-
-def _packed(y: Any, scores: Any, sample_weight: Any) -> list[Any]:
-    """Return labels, scores and weights as one Delayed object per partition."""
-    columns = [_parts(y), _parts(scores)]
-    columns.append([None] * len(columns[0]) if sample_weight is None else _parts(sample_weight))
-    if len({len(one) for one in columns}) > 1:
-        raise ShapeError(
-            f"y, scores and sample_weight have {', '.join(str(len(one)) for one in columns)} "
-            "partitions: give all of them the same"
-        )
-    pack = dask.delayed(_pack, pure=False)
-    return [pack(*row) for row in zip(*columns, strict=True)]
-
-
-def _collections(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
-    """Return Dask collections of paths; names of columns are checked and stay."""
-    if isinstance(X, (str, os.PathLike)):
-        import dask.dataframe as dd
-
-        X = dd.read_parquet(os.fspath(X))
-    for name, value in (("X", X), ("y", y), ("sample_weight", sample_weight)):
-        if isinstance(value, str) and value not in getattr(X, "columns", []):
-            raise ParameterError(
-                f"`{name}` = {value!r} is not a column of X: pass a Dask Series or array, or the "
-                "name of a column of a DataFrame or of Parquet files"
-            )
-        if not (value is None or isinstance(value, str) or dask.is_dask_collection(value)):
-            raise ParameterError(
-                f"`{name}` must be a Dask collection, got {type(value).__name__}: use "
-                "apmax.APClassifier for data in memory"
-            )
-    if getattr(X, "ndim", 2) != 2:
-        raise ShapeError(f"`X` must be two-dimensional, got {X.ndim} dimensions")
-    if hasattr(X, "rechunk"):
-        if X.numblocks[1] > 1:
-            X = X.rechunk({1: -1})
-        y, sample_weight = (_aligned(one, X) for one in (y, sample_weight))
-    return X, y, sample_weight
-
-
-def _aligned(one: Any, X: Any) -> Any:
-    """Return an array in the same blocks of rows as X, if their sizes are known."""
-    if not hasattr(one, "rechunk") or np.isnan(X.shape[0]) or np.isnan(one.shape[0]):
-        return one
-    if one.shape[0] != X.shape[0]:
-        raise ShapeError(
-            f"`X` has {X.shape[0]} rows, but y or sample_weight {one.shape[0]}: pass one value per "
-            "row"
-        )
-    return one.rechunk((X.chunks[0], *one.chunks[1:]))
-
-
-def _raw_parts(X: Any, y: Any, sample_weight: Any) -> list[Any]:
-    """Return one Delayed block per partition."""
-    names = _features(X, y, sample_weight)
-    kinds = [X.dtype] if names is None else [X.dtypes[name] for name in names]
-    dtype = "float32" if all(kind == np.float32 for kind in kinds) else "float64"
-    columns = [_parts(X)]
-    for one in (y, sample_weight):
-        named = one is None or isinstance(one, str)
-        columns.append([one] * len(columns[0]) if named else _parts(one))
-    if len({len(one) for one in columns}) > 1:
-        raise ShapeError(
-            f"X has {len(columns[0])} partitions, y {len(columns[1])} and sample_weight "
-            f"{len(columns[2])}: give them the same, for example with repartition or rechunk"
-        )
-    block = dask.delayed(raw_block, pure=False)
-    return [block(*row, i, dtype) for i, row in enumerate(zip(*columns, strict=True))]
-
-
-def _features(X: Any, y: Any, sample_weight: Any) -> list[Any] | None:
-    """Return the columns of a DataFrame that are features."""
-    if not hasattr(X, "columns"):
-        return None
-    return [name for name in X.columns if name not in _roles(y, sample_weight)]
-
-
-def _roles(*columns: Any) -> list[str]:
-    return [one for one in columns if isinstance(one, str)]
-
-
-def _parts(collection: Any) -> list[Any]:
-    if not dask.is_dask_collection(collection):
-        raise ParameterError(
-            f"a Dask array or Series is needed, got {type(collection).__name__}: for data in "
-            "memory use apmax.average_precision"
-        )
-    # Optimised on their own, frames of the same files would get different partitions.
-    parts = collection.to_delayed(optimize_graph=not hasattr(collection, "divisions"))
-    return list(np.asarray(parts, dtype=object).ravel())
-
-
-def _pack(y: Any, scores: Any, weight: Any) -> tuple[Any, Any, Any]:
-    return y, scores, weight
 
 
 def _predict(X: Any, model: APClassifier, method: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ import dask.dataframe as dd  # noqa: E402
 import pandas as pd  # noqa: E402
 
 from apmax.dask import DaskAPClassifier, average_precision  # noqa: E402
+from apmax.scale.cluster import even_workers  # noqa: E402
 
 # Dask calls functions that pandas 3.1 has deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword")
@@ -230,6 +232,8 @@ def test_bad_parameters(client: Any) -> None:
     model = DaskAPClassifier().fit(DX, DY)
     with pytest.raises(ParameterError, match=r"to_local\(\)\.predict"):
         model.predict(X)
+    with pytest.raises(ParameterError, match="worker_timeout"):
+        model.set_params(worker_timeout=-1).score(DX, DY)
 
 
 def test_a_cluster_without_workers_ends_the_fit() -> None:
@@ -239,6 +243,41 @@ def test_a_cluster_without_workers_ends_the_fit() -> None:
             model.fit(DX, DY)
     with pytest.raises(ParameterError, match="worker_timeout"):
         DaskAPClassifier(worker_timeout=0).fit(DX, DY)
+
+
+@pytest.mark.parametrize(
+    ("holders", "threads", "counts", "moved"),
+    [
+        ("aaaaaaaaabbbbbbb", {"a": 1, "b": 1}, {"a": 8, "b": 8}, 1),
+        ("abababab", {"a": 1, "b": 1}, {"a": 4, "b": 4}, 0),
+        ("aaaaaabbb", {"a": 1, "b": 2}, {"a": 3, "b": 6}, 3),
+        ("aaaaa", {"a": 1, "b": 1, "c": 1}, {"a": 2, "b": 2, "c": 1}, 3),
+        ("aa", {"a": 1, "b": 1, "c": 1}, {"a": 1, "b": 1}, 1),
+        ("xxxx", {"a": 1, "b": 1}, {"a": 2, "b": 2}, 4),  # their worker has ended
+    ],
+)
+def test_parts_stay_unless_a_worker_holds_more_than_its_share(
+    holders: str, threads: dict[str, int], counts: dict[str, int], moved: int
+) -> None:
+    found = even_workers([[one] for one in holders], threads)
+    assert Counter(found) == counts
+    assert sum(one != other for one, other in zip(found, holders, strict=True)) == moved
+
+
+def test_workers_of_blocks_are_an_even_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    hints: list[tuple[int, Any, Any]] = []
+    persist = distributed.Client.persist
+
+    def spy(self: Any, parts: Any, **options: Any) -> Any:
+        hints.append((len(parts), options.get("workers"), options.get("allow_other_workers")))
+        return persist(self, parts, **options)
+
+    with cluster(2) as two, distributed.Client(two) as client:
+        monkeypatch.setattr(distributed.Client, "persist", spy)
+        DaskAPClassifier(client=client).fit(DX, DY)
+        raw, *of_blocks = hints
+        assert raw == (4, None, None)
+        assert sorted(of_blocks) == [(2, [worker], True) for worker in sorted(client.nthreads())]
 
 
 def test_scattered_data_warn_at_the_start(client: Any) -> None:

@@ -242,7 +242,7 @@ class APClassifierCV(LinearAPModel):
         scores = np.append(scores[1:], np.full((missing, len(folds)), np.nan), axis=0)
         weights = np.append(weights, np.zeros(missing))
         return _Choice(
-            weights, {search.scale: scores}, mean, _result_of(fits), held_out, calibration
+            weights, {search.scale: scores}, mean, result_of(fits), held_out, calibration
         )
 
     def _paths(
@@ -337,7 +337,8 @@ class _Choice(NamedTuple):
     """Of these margins."""
 
 
-def _result_of(members: Sequence[Minimum]) -> FitResult:
+def result_of(members: Sequence[Minimum]) -> FitResult:
+    """Return how some fits ended together."""
     iterations = max(1, *(int(member.iterations) for member in members))
     others = [member for member in members if not member.converged]
     if not others:

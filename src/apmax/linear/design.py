@@ -32,7 +32,7 @@ class Design:
     """
 
     def __init__(self, X: Any, scale: Floats | None = None, centre: Floats | None = None) -> None:
-        self.X = X if sp.issparse(X) else np.ascontiguousarray(X)
+        self.X = np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
         self.scale = np.ones(X.shape[1]) if scale is None else scale
         self.centre = np.zeros(X.shape[1]) if centre is None else centre
 

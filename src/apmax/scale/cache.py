@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from apmax.errors import FileError, ShapeError
 from apmax.objective._pair_sums import NO_WEIGHTS
 from apmax.scale.blocks import Block, Engine, MemoryBlocks, Progress, merged_in_order
+from apmax.scale.encoded import EncodedFiles
 from apmax.scale.files import Batch, LabelCodes, TableFiles
 
 logger = logging.getLogger("apmax")
@@ -32,7 +33,9 @@ FREE_SHARE = 0.95
 class FlatFiles:
     """Features, label codes and weights of all rows, in files that have no name."""
 
-    def __init__(self, table: TableFiles, folder: str | None, progress: Progress) -> None:
+    def __init__(
+        self, table: TableFiles | EncodedFiles, folder: str | None, progress: Progress
+    ) -> None:
         self.table, self.folder = table, folder or tempfile.gettempdir()
         self.labels = LabelCodes(table.target)
         expected = table.rows()
@@ -44,7 +47,7 @@ class FlatFiles:
             rows = self._decode(expected or 0, progress)
             if rows == 0:
                 raise ShapeError(f"{table.paths[0]} and the other files hold no rows")
-            self.X = self._mapped(0, table.dtype).reshape(rows, len(table.columns))
+            self.X = self._mapped(0, table.dtype).reshape(rows, table.width)
             self.codes = self._mapped(1, np.dtype(np.uint8))
             self.weight = NO_WEIGHTS if table.weight is None else self._mapped(2, np.dtype(float))
         except OSError as error:
@@ -77,7 +80,7 @@ class FlatFiles:
         return rows
 
     def _check_space(self, rows: int) -> None:
-        of_row = len(self.table.columns) * self.table.dtype.itemsize + 1
+        of_row = self.table.width * self.table.dtype.itemsize + 1
         of_row += 0 if self.table.weight is None else 8
         try:
             free = shutil.disk_usage(self.folder).free
@@ -136,9 +139,9 @@ class StreamedBlocks(Engine):
 
     sparse = False
 
-    def __init__(self, table: TableFiles, positive_label: Any) -> None:
+    def __init__(self, table: TableFiles | EncodedFiles, positive_label: Any) -> None:
         self.table, self.positive_label = table, positive_label
-        self.features = len(table.columns)
+        self.features = table.width
 
     def merged(self, call: Callable[[Block], T], merge: Callable[[T, T], T]) -> T:
         """Return the results of a call with each block, merged in their order."""

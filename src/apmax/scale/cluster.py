@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -188,6 +188,56 @@ def _finish(
 def persisted(client: Client, parts: Sequence[Any]) -> list[Any]:
     """Start to compute the parts and keep them in the cluster, where they can be recomputed."""
     return list(client.persist(list(parts), optimize_graph=False))
+
+
+def persisted_evenly(client: Client, parts: Sequence[Any], sources: Sequence[Any]) -> list[Any]:
+    """Persist parts where their sources lie, but as many per thread on each worker.
+
+    The workers are a hint: others compute the parts of a worker that ends.
+    """
+    threads = client.nthreads()
+    if not threads:
+        return persisted(client, parts)
+    holders = client.who_has(futures_of(list(sources)))
+    workers = even_workers([holders.get(one.key, ()) for one in sources], threads)
+    kept = list(parts)
+    for worker in dict.fromkeys(workers):
+        which = [k for k, one in enumerate(workers) if one == worker]
+        found = client.persist(
+            [parts[k] for k in which],
+            optimize_graph=False,
+            workers=[worker],
+            allow_other_workers=True,
+        )
+        for k, part in zip(which, found, strict=True):
+            kept[k] = part
+    return kept
+
+
+def even_workers(holders: Sequence[Sequence[str]], threads: Mapping[str, int]) -> list[str]:
+    """Return a worker for each part: one that holds it, unless that holds more than its share.
+
+    Parameters
+    ----------
+    holders : sequence of sequences of str
+        Workers that hold each part.
+    threads : dict of str to int
+        Number of threads of each worker.
+    """
+    share = len(holders) / sum(threads.values())
+    room = {worker: int(share * count) for worker, count in threads.items()}
+    chosen: list[str | None] = []
+    for held in holders:
+        chosen.append(next((one for one in held if room.get(one, 0) > 0), None))
+        if chosen[-1] is not None:
+            room[chosen[-1]] -= 1
+
+    def most_room(held: Sequence[str]) -> str:
+        found = max(room, key=lambda one: (room[one] / threads[one], one in held))
+        room[found] -= 1
+        return found
+
+    return [one or most_room(held) for one, held in zip(chosen, holders, strict=True)]
 
 
 def raw_block(X: Any, y: Any, weight: Any, index: int, dtype: str) -> RawBlock:

@@ -190,6 +190,7 @@ class TableFiles(RawFiles):
         super().__init__(*arguments)
         kinds = [one.field(name).type for one in self.schemas for name in self.columns]
         self.dtype = np.dtype(np.float32 if all(map(_fits_single, kinds)) else np.float64)
+        self.width = len(self.columns)
 
     def arrays(self, *, only_labels: bool = False) -> Iterator[Batch]:
         """Yield all rows in order; only labels and weights on request."""

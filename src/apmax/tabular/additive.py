@@ -26,7 +26,7 @@ from apmax.linear.platt import calibrate, centre_and_spread
 from apmax.splits import Split, mean_held_out
 from apmax.tabular.columns import INTERCEPT, Table, frame_like
 from apmax.tabular.effects import Effect
-from apmax.tabular.files import FilesMixin
+from apmax.tabular.files import AllRowsMixin
 from apmax.tabular.interactions import Pairs, find_pairs
 from apmax.tabular.terms import Term, effects, main_terms, matrix
 from apmax.tabular.training_data import as_given, checked_rows, training_data
@@ -71,7 +71,7 @@ class BasisAPClassifierCV(APClassifierCV):
         self.out_of_fold_ = fit.slope * held_out + fit.offset
 
 
-class AdditiveAPClassifier(FilesMixin, BinaryAPClassifier):
+class AdditiveAPClassifier(AllRowsMixin, BinaryAPClassifier):
     r"""Additive model of a table, trained for average precision.
 
     The log-odds of the positive class are a sum of one function per column,
@@ -139,6 +139,8 @@ class AdditiveAPClassifier(FilesMixin, BinaryAPClassifier):
     shape_functions_: dict[str, Effect]
     intercept_: float
     linear_: APClassifierCV
+    _terms: list[Term]
+    """Basis functions, in the order of the coefficients of `linear_`."""
     out_of_fold_: Floats
     result_: FitResult
 
@@ -213,7 +215,7 @@ class AdditiveAPClassifier(FilesMixin, BinaryAPClassifier):
         splits: Sequence[Split],
     ) -> Floats:
         """Fit the coefficients of the terms, set the functions and return held-out log-odds."""
-        terms: list[Term] = [*main, *pairs.terms]
+        self._terms = terms = [*main, *pairs.terms]
         self.linear_ = BasisAPClassifierCV(cv=splits, n_jobs=self.n_jobs)
         self.linear_.on_progress = self.on_progress
         with warnings.catch_warnings():
@@ -234,16 +236,20 @@ class AdditiveAPClassifier(FilesMixin, BinaryAPClassifier):
         if not self.linear_.result_.converged:
             warnings.warn(self.linear_.result_.message, ConvergenceWarning, stacklevel=4)
         self.linear_.cv = None  # the rows of the splits are of no use to a fitted model
+        self._set_effects()
+        log_odds: Floats = self.linear_.out_of_fold_
+        del self.linear_.out_of_fold_  # kept once, by the caller
+        return log_odds
+
+    def _set_effects(self) -> None:
+        """Set the functions from the coefficients of `linear_`."""
         found, self.intercept_ = effects(
-            terms, self.linear_.coef_[0], float(self.linear_.intercept_[0])
+            self._terms, self.linear_.coef_[0], float(self.linear_.intercept_[0])
         )
         self.shape_functions_ = {effect.name: effect for effect in found}
         if len(self.shape_functions_) < len(found):
             raise ShapeError("a column of `X` has the name of a pair of columns: rename it")
         self.result_, self.n_iter_ = self.linear_.result_, self.linear_.n_iter_
-        log_odds: Floats = self.linear_.out_of_fold_
-        del self.linear_.out_of_fold_  # kept once, by the caller
-        return log_odds
 
     def _held_out_margins(
         self,
@@ -310,6 +316,10 @@ class AdditiveAPClassifier(FilesMixin, BinaryAPClassifier):
 
         check_is_fitted(self, "shape_functions_")
         return plot_effects(self.shape_functions_, features, max_panels, self.pos_label_)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Only `fit_files` needs the basis functions, between its fits.
+        return {name: one for name, one in super().__getstate__().items() if name != "_terms"}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -34,6 +34,10 @@ class Term(Protocol):
     def width(self) -> int:
         """Return the number of columns."""
 
+    @property
+    def axes(self) -> tuple[Margin, ...]:
+        """Return the grids, of one or two columns, between whose points the columns are linear."""
+
     def __call__(self, table: Table) -> Floats:
         """Return the columns, shape (n, width)."""
 
@@ -59,6 +63,12 @@ class NumberTerm:
     def width(self) -> int:
         """Return the number of columns."""
         return (0 if self.basis is None else self.basis.table.shape[1]) + (self.missing_share > 0)
+
+    @property
+    def axes(self) -> tuple[Margin, ...]:
+        """Return the grid between whose points the columns are linear."""
+        grid = np.array([self.value]) if self.basis is None else self.basis.grid
+        return (Margin(self.name, self.column, grid, []),)
 
     def __call__(self, table: Table) -> Floats:
         """Return the columns, shape (n, width)."""
@@ -94,6 +104,11 @@ class CategoryTerm:
         """Return the number of columns."""
         return len(self.levels)
 
+    @property
+    def axes(self) -> tuple[Margin, ...]:
+        """Return the categories."""
+        return (Margin(self.name, self.column, None, self.levels),)
+
     def __call__(self, table: Table) -> Floats:
         """Return the columns, shape (n, width)."""
         codes = table.codes[:, self.column]
@@ -118,6 +133,11 @@ class PairTerm:
     def width(self) -> int:
         """Return the number of columns."""
         return self.first.size * self.second.size
+
+    @property
+    def axes(self) -> tuple[Margin, ...]:
+        """Return the functions of both columns, between whose knots the products are bilinear."""
+        return self.first, self.second
 
     def __call__(self, table: Table) -> Floats:
         """Return the columns, shape (n, width)."""
