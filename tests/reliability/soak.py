@@ -20,10 +20,15 @@ def scaled(count: int) -> int:
 
 
 def record(promise: str, figure: str) -> None:
-    """Store what was measured for the table of docs/reliability.md."""
+    """Store what the running test measured for the table of docs/reliability.md."""
+    test = os.environ["PYTEST_CURRENT_TEST"].partition("::")[0].rpartition("/")[2]
+    store(promise, test, figure)
+
+
+def store(promise: str, test: str, figure: str) -> None:
+    """Store a line of the table."""
     import fcntl  # not on Windows, where `make soak` does not run
 
-    test = os.environ["PYTEST_CURRENT_TEST"].partition("::")[0].rpartition("/")[2]
     today = datetime.now(UTC).date().isoformat()
     with RESULTS.open("r+", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # tests of other processes record here, too
