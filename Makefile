@@ -9,7 +9,7 @@ DEMO_READY := .venv/.demo-ready
 AXE := .browser/axe.min.js
 AXE_SHA256 := 2277b0a3ef47af9b52497faa3e71598e86e0a0e5e6eb295207a5657ede4709af
 
-.PHONY: help setup test test-min soak lint format demo picture bench bench-linear bench-quality bench-defaults bench-torch bench-surrogates bench-tabular bench-remedies bench-scale browser docs docs-gallery docs-serve numbers dist audit hashes clean bench-app bench-trackers
+.PHONY: help setup test test-min soak flakes lint format demo picture bench bench-linear bench-quality bench-defaults bench-torch bench-surrogates bench-tabular bench-remedies bench-scale browser docs docs-gallery docs-serve numbers dist audit hashes clean bench-app bench-trackers
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
@@ -41,7 +41,11 @@ test-min:  ## run the tests that need no torch with the oldest supported version
 	@$(ONE_THREAD) .venv-min/bin/python -m pytest -q -n auto --ignore tests/torch --ignore tests/experiments --ignore tests/reliability --ignore tests/test_docs.py --ignore tests/test_no_network.py
 
 soak: setup  ## run the long reliability tests (2 hours; APMAX_SOAK_MINUTES=5 for less)
-	@$(BIN)/python -m pytest -q -s -m soak tests
+	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist worksteal -m soak tests
+
+RUNS ?= 20
+flakes: setup  ## run all tests RUNS times, 20 by default, while busy loops take all cores
+	@$(BIN)/python .ci/flakes.py $(RUNS)
 
 lint: setup  ## check style, docstrings, types and import contracts
 	@$(BIN)/ruff check .

@@ -48,6 +48,19 @@ def test_examples_in_pages(page: Path) -> None:
     assert failures == 0
 
 
+def test_the_leaderboard_of_the_guide_is_that_of_its_code() -> None:
+    pytest.importorskip("lightgbm", reason="the guide's boosted trees are LightGBM's")
+    page = (ROOT / "docs" / "tabular.md").read_text("utf-8")
+    code, shown = (
+        page.partition(f"```{language}\n")[2].partition("```")[0] for language in ("python", "text")
+    )
+    example = doctest.DocTestParser().get_doctest(code, {}, "tabular.md", None, 0)
+    doctest.DocTestRunner().run(example, clear_globs=False)
+    without_seconds = re.compile(r" +[0-9.]+(  ←)?$", re.MULTILINE)
+    printed = repr(example.globs["model"].leaderboard_)
+    assert without_seconds.sub("", shown).split() == without_seconds.sub("", printed).split()
+
+
 def test_the_readme_has_examples() -> None:
     _, tried = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
     assert tried >= 5

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as peers
 
 from apmax import average_precision, operating_point
+from apmax.errors import UnreachableTargetError
 from apmax.validation import Floats, Mask
 from tests.examples import CASE_NAMES, CASES, Case, labelled_scores
 from tests.oracle import equations
@@ -98,6 +99,38 @@ def test_an_operating_point_is_the_best_of_all_thresholds(example: Example, wish
         assert tuple(found) == pytest.approx(best, abs=1e-12)
 
 
+@given(labelled_scores(), st.sampled_from([0.1, 0.5, 0.75, 1.0]))
+def test_the_top_share_has_at_least_its_number_of_rows(example: Example, share: float) -> None:
+    scores, positive = example
+    wanted = max(1, int(np.floor(share * scores.size + 0.5)))
+    assert operating_point(positive, scores, top=share).threshold == np.sort(scores)[-wanted]
+
+
+@given(labelled_scores(), st.sampled_from([(1, 1), (1, 20), (3, 1)]))
+def test_the_cheapest_threshold_is_the_best_of_all(
+    example: Example, cost: tuple[float, float]
+) -> None:
+    scores, positive = example
+    false_alarm, missed = cost
+    costs = {}
+    for threshold in np.unique(scores):
+        alert = scores >= threshold
+        false_alarms, misses = (alert & ~positive).sum(), (~alert & positive).sum()
+        costs[threshold] = false_alarm * false_alarms + missed * misses
+    lowest = min(costs.values())
+    if lowest >= missed * positive.sum():
+        with pytest.raises(UnreachableTargetError, match="no alert at all is cheapest"):
+            operating_point(positive, scores, cost=cost)
+    else:
+        found = operating_point(positive, scores, cost=cost)
+        assert costs[found.threshold] == lowest
+        assert found.threshold == max(one for one in costs if costs[one] == lowest)
+
+
 def test_an_operating_point_counts_weights() -> None:
-    point = operating_point([1, 0, 1, 0], [4, 3, 2, 1], recall=1, sample_weight=[1, 2, 1, 4])
+    y, scores, weight = [1, 0, 1, 0], [4, 3, 2, 1], [1, 2, 1, 4]
+    point = operating_point(y, scores, recall=1, sample_weight=weight)
     assert point == pytest.approx((2, 0.5, 1.0, 0.5))
+    assert operating_point(y, scores, top=0.3, sample_weight=weight).threshold == 3
+    assert operating_point(y, scores, cost=(1, 1), sample_weight=weight).threshold == 4
+    assert operating_point(y, scores, cost=(1, 3), sample_weight=weight).threshold == 2

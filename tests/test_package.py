@@ -26,6 +26,7 @@ PUBLIC = {
     "SurrogateAP",
     "__version__",
     "average_precision",
+    "check_table",
     "load",
     "save",
     "operating_point",

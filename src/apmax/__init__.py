@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from apmax._version import __version__
 
 if TYPE_CHECKING:
+    from apmax.app.leaks import check_table
     from apmax.app.pipeline import load
     from apmax.app.saving import save
     from apmax.errors import ApmaxError
@@ -36,6 +37,7 @@ _HOME = {
     "Surrogate": "apmax.objective.surrogates",
     "SurrogateAP": "apmax.objective.exact",
     "average_precision": "apmax.metrics",
+    "check_table": "apmax.app.leaks",
     "load": "apmax.app.pipeline",
     "operating_point": "apmax.metrics",
     "save": "apmax.app.saving",
@@ -55,6 +57,7 @@ __all__ = [
     "SurrogateAP",
     "__version__",
     "average_precision",
+    "check_table",
     "load",
     "operating_point",
     "save",

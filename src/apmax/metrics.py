@@ -118,21 +118,30 @@ def operating_point(
     *,
     precision: float | None = None,
     recall: float | None = None,
+    top: float | None = None,
+    cost: tuple[float, float] | None = None,
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
 ) -> OperatingPoint:
-    """Find the best threshold for a target precision or a target recall.
+    """Find the best threshold for a precision, a recall, a share of alerts, or costs.
 
-    With ``precision=p``, it is the threshold with the highest recall among those with
-    precision ≥ p; with ``recall=r``, the one with the highest precision among those with recall
-    ≥ r. Ties are resolved in favour of the highest threshold, which raises the fewest alerts.
+    =====================  ========================================================
+    ``precision=p``        the highest recall among thresholds with precision ≥ p
+    ``recall=r``           the highest precision among thresholds with recall ≥ r
+    ``top=q``              the share q of the examples with the highest scores
+    ``cost=(fp, fn)``      the lowest total cost of false alarms and missed positives
+    =====================  ========================================================
+
+    Ties are resolved in favour of the highest threshold, which raises the fewest alerts.
 
     Parameters
     ----------
     y, scores, sample_weight, pos_label
         As in :func:`average_precision`.
-    precision, recall : float, optional
-        The target, in (0, 1]; give exactly one of them.
+    precision, recall, top : float, optional
+        The target, in (0, 1]; give exactly one of these and `cost`.
+    cost : tuple of two floats, optional
+        The costs of a false alarm and of a missed positive, such as (1, 20).
 
     Returns
     -------
@@ -142,7 +151,7 @@ def operating_point(
     Raises
     ------
     UnreachableTargetError
-        If no threshold reaches the target; the message states the highest value.
+        If no threshold reaches the target, or if no alert at all is cheapest.
 
     Examples
     --------
@@ -150,30 +159,55 @@ def operating_point(
     >>> operating_point([1, 0, 1, 0], [0.9, 0.8, 0.3, 0.2], recall=1.0)
     OperatingPoint(threshold=0.3, precision=0.6666666666666666, recall=1.0, alert_rate=0.75)
     """
-    name, target = _one_target(precision, recall)
+    given = {"precision": precision, "recall": recall, "top": top, "cost": cost}
+    name, target = _one_target(given)
     positive, s, weight = _checked(y, scores, sample_weight, pos_label)
-    thresholds, true_alerts, alerts = _alerts_by_threshold(positive, s, weight)
-    reached = {
-        "precision": true_alerts / alerts,
-        "recall": true_alerts / true_alerts[0],
-    }
-    fits = reached[name] >= target
-    if not fits.any():
-        best = int(np.argmax(reached[name]))
-        raise UnreachableTargetError(
-            f"no threshold reaches `{name}` = {target:g}: the highest is "
-            f"{reached[name][best]:.4g}, at threshold {thresholds[best]:.6g}; ask for less, or "
-            "improve the model"
-        )
-    other = reached["recall" if name == "precision" else "precision"]
-    best_other = other[fits].max()
-    at = int(np.flatnonzero(fits & (other == best_other))[-1])
+    thresholds, true_alerts, alerts = alerts_by_threshold(positive, s, weight)
+    if name == "cost":
+        at = _cheapest(true_alerts, alerts, *target)
+    elif name == "top":
+        wanted = target * alerts[0]
+        wanted = wanted if weight is not None else max(1.0, np.floor(wanted + 0.5))
+        at = int(np.flatnonzero(alerts >= wanted)[-1])
+    else:
+        reached, other = true_alerts / alerts, true_alerts / true_alerts[0]
+        if name == "recall":
+            reached, other = other, reached
+        at = _best_reaching(name, target, reached, other, thresholds)
     return OperatingPoint(
         threshold=float(thresholds[at]),
-        precision=float(reached["precision"][at]),
-        recall=float(reached["recall"][at]),
+        precision=float(true_alerts[at] / alerts[at]),
+        recall=float(true_alerts[at] / true_alerts[0]),
         alert_rate=float(alerts[at] / alerts[0]),
     )
+
+
+def _best_reaching(
+    name: str, target: float, reached: Floats, other: Floats, thresholds: Floats
+) -> int:
+    """Return the highest threshold with the largest `other` among those that reach the target."""
+    fits = reached >= target
+    if not fits.any():
+        best = int(np.argmax(reached))
+        raise UnreachableTargetError(
+            f"no threshold reaches `{name}` = {target:g}: the highest is {reached[best]:.4g}, at "
+            f"threshold {thresholds[best]:.6g}; ask for less, or improve the model"
+        )
+    return int(np.flatnonzero(fits & (other == other[fits].max()))[-1])
+
+
+def _cheapest(true_alerts: Floats, alerts: Floats, false_alarm: float, missed: float) -> int:
+    """Return the highest threshold of the lowest cost."""
+    share = 1 / (1 + missed / false_alarm)  # costs in units of their sum
+    none = (1 - share) * true_alerts[0]  # the cost of no alert
+    costs = share * (alerts - true_alerts) + none - (1 - share) * true_alerts
+    if costs.min() >= none:
+        raise UnreachableTargetError(
+            f"at costs of {false_alarm:g}:{missed:g}, no alert at all is cheapest on these data: "
+            "check that the false alarm comes first and the missed positive second, or improve "
+            "the model"
+        )
+    return int(np.flatnonzero(costs == costs.min())[-1])
 
 
 def _checked(
@@ -185,18 +219,27 @@ def _checked(
     return positive, s, check_weights(sample_weight, positive)
 
 
-def _one_target(precision: float | None, recall: float | None) -> tuple[str, float]:
-    if (precision is None) == (recall is None):
-        given = "neither" if precision is None else "both"
+def _one_target(given: dict[str, Any]) -> tuple[str, Any]:
+    """Return the name and the value of the only target; ParameterError if it is not valid."""
+    targets = [(name, value) for name, value in given.items() if value is not None]
+    if len(targets) != 1:
+        found = " and ".join(f"`{name}`" for name, _ in targets) or "none"
         raise ParameterError(
-            f"give either `precision` or `recall`, got {given}: each determines the threshold"
+            f"give one of `precision`, `recall`, `top` and `cost`, got {found}: each determines "
+            "the threshold"
         )
-    name, value = ("recall", recall) if precision is None else ("precision", precision)
-    why = "it is a proportion"
-    return name, check_real(value, name, above=0, at_most=1, why=why)
+    ((name, value),) = targets
+    if name != "cost":
+        return name, check_real(value, name, above=0, at_most=1, why="it is a proportion")
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise ParameterError(
+            f"`cost` = {value!r} must be the costs of a false alarm and of a missed positive, "
+            "such as (1, 20)"
+        )
+    return name, tuple(check_real(one, "cost", above=0, why="it is a cost") for one in value)
 
 
-def _alerts_by_threshold(
+def alerts_by_threshold(
     positive: Mask, scores: Floats, weight: Floats | None
 ) -> tuple[Floats, Floats, Floats]:
     """Return distinct scores, ascending, and the weights of positives and of all at or above."""

@@ -42,6 +42,14 @@ def test_rules_without_labels(option: dict[str, Any], alerts: int) -> None:
     np.testing.assert_array_equal(select(rule(**option), P), np.arange(10) < alerts)
 
 
+@pytest.mark.parametrize("name", ["threshold", "precision", "recall", "top"])
+def test_shares_may_be_percents(name: str) -> None:
+    assert make_rule(**{name: "80%"}) == make_rule(**{name: "0.8"})
+    assert make_rule(**{name: "80 %"}) == make_rule(**{name: "0.8"})
+    with pytest.raises(ParameterError, match=r"0\.8 or 80%|5%"):
+        make_rule(**{name: "180%"})
+
+
 def test_the_number_of_top_rows_is_exact_with_ties() -> None:
     np.testing.assert_array_equal(select(rule(top="2"), np.full(4, 0.3)), [1, 1, 0, 0])
 

@@ -13,8 +13,7 @@ from apmax.app.drift import (
     SCORE,
     Shift,
     checked_profile,
-    drift_warnings,
-    lost_columns,
+    differences,
     profile,
     psi,
     shift_note,
@@ -34,6 +33,14 @@ TRAINING = pd.DataFrame(
     }
 )
 ENCODER = TableEncoder().fit(TRAINING)
+
+
+def drift_warnings(encoder: Any, frame: Any) -> list[str]:
+    return [one.text for one in differences(encoder, frame)]
+
+
+def lost_columns(encoder: Any, frame: Any, known: Any = None) -> list[str]:
+    return [one.text for one in differences(encoder, frame, known) if one.lost]
 
 
 def warnings_for(**columns: Any) -> list[str]:

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from apmax import average_precision
+from apmax import average_precision, check_table
 from apmax.app.io import Dataset
-from apmax.app.leaks import Finding, check_columns, check_test, refuse
-from apmax.errors import InputError
+from apmax.app.leaks import Finding, check_columns, refuse
+from apmax.app.shared_rows import check_test
+from apmax.errors import InputError, ShapeError
 from tests.app.loans import made_loans
 
 ROWS = 3000
@@ -241,3 +243,28 @@ def test_findings_can_be_refused() -> None:
     refuse([])
     with pytest.raises(InputError, match="--strict: one; two"):
         refuse([Finding("a", "copy", "one"), Finding("b", "copy", "two")])
+
+
+def test_python_finds_what_the_terminal_finds(table: Any) -> None:
+    frame, y = table
+    frame["status"], frame["customer id"] = np.where(y, "closed", "open"), range(ROWS)
+    found = check_table(frame, np.where(y, "yes", "no"))
+    shown = check_columns(dataset(frame, y))
+    assert [(one.column, one.kind) for one in found] == [(one.column, one.kind) for one in shown]
+    assert [(one.column, one.kind) for one in found] == [
+        ("status", "copy"),
+        ("customer id", "identifier"),
+    ]
+    assert all(one.message.endswith("leave it out") for one in found)
+    assert "use --id 'customer id'" in shown[1].message
+
+
+def test_python_checks_matrices_and_refuses_other_lengths(table: Any) -> None:
+    frame, y = table
+    X = np.column_stack([frame[["a", "b"]], y])
+    for matrix in (X, sp.csr_matrix(X), X.tolist()):
+        only(check_table(matrix, y), "x2", "copy")
+    with pytest.raises(ShapeError, match="`y` has 3000 elements and `X` has 10"):
+        check_table(X[:10], y)
+    with pytest.raises(ShapeError, match="1 dimensions"):
+        check_table(X[:, 0], y)

@@ -70,6 +70,16 @@ def test_effects_of_a_stack_are_those_of_its_additive_part(loans: Dataset) -> No
     assert bool(report.effects) == bool(report.effects_of)
 
 
+def test_a_report_says_why_trees_have_no_effects(loans: Dataset) -> None:
+    report = training_report(trained_on(600, "boosting-5x100"), loans)
+    assert not report.effects
+    assert "train with --model additive" in report.no_effects
+    page = render(report)
+    assert "Effects in boosting-5x100" in page
+    assert "is not a sum of effects of columns" in page
+    assert training_report(trained_on(600, "additive"), loans).no_effects == ""
+
+
 def test_effects_of_logistic_regression_are_lines_and_levels(loans: Dataset) -> None:
     trained = trained_on(600, "logistic")
     report = training_report(trained, loans)

@@ -46,7 +46,7 @@ def test_the_python_api_returns_a_fitted_pipeline(model: Model, tmp_path: Path) 
 
 
 def test_predict_uses_the_stored_threshold(model: Model, tmp_path: Path) -> None:
-    point = choose(Rule("share", 0.3, "top 30%"), NEW["defaulted"] == "yes",
+    point = choose(Rule("top", 0.3, "top 30%"), NEW["defaulted"] == "yes",
                    model.probability(NEW), "new.csv")  # fmt: skip
     save_model(replace(model, operating_point=point), tmp_path / "m.apmax")
     pipeline = apmax.load(tmp_path / "m.apmax")

@@ -30,6 +30,7 @@ from apmax.app.report import (
     write_report,
     write_tables,
 )
+from apmax.app.report.effects import panels
 from apmax.app.report.measures import (
     TARGET_PRECISIONS,
     bootstrap_band,
@@ -42,6 +43,7 @@ from apmax.app.report.measures import (
 )
 from apmax.app.report.page import number, probability, render, share
 from apmax.errors import InputError, ParameterError
+from apmax.tabular.effects import CategoryEffect
 from tests.app.cases import HOSTILE, full_report, make_scored
 
 
@@ -367,3 +369,21 @@ def test_numbers_are_formatted_for_people() -> None:
     assert [number(-1.5, 1), number(float("nan"))] == ["−1.5", "–"]
     shown = [probability(p) for p in (0.0, 1e-9, 0.0123, 0.9996)]
     assert shown == ["0", "< 0.0001", "0.012", "0.9996"]
+
+
+def test_categories_that_no_training_row_has_are_not_shown() -> None:
+    density = np.array([0.598, 0.4, 0.002, 0.0])
+    effect = CategoryEffect("city", 0, ["a", "b", "c", "(other)"], np.arange(4.0), density)
+    ((panel,), _) = panels([effect])
+    assert [bar.name for bar in panel.bars] == ["c (<1%)", "b (40%)", "a (60%)"]
+    assert panel.hidden == 0
+
+
+def test_operating_points_show_the_precision_that_is_reached() -> None:
+    result = make_scored(digits=None)
+    page = render(Report("t", [result]))
+    section = page[page.index('id="points"') : page.index('id="deciles"')]
+    for point in operating_points(result).values():
+        if point is not None:
+            assert f"<td>{share(point.precision)}</td><td>{share(point.recall)}</td>" in section
+    assert operating_points(result)[0.5] is not None

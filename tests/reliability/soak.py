@@ -20,10 +20,20 @@ def scaled(count: int) -> int:
 
 
 def record(promise: str, figure: str) -> None:
-    """Store what was measured for the table of docs/reliability.md."""
+    """Store what the running test measured for the table of docs/reliability.md."""
     test = os.environ["PYTEST_CURRENT_TEST"].partition("::")[0].rpartition("/")[2]
+    store(promise, test, figure)
+
+
+def store(promise: str, test: str, figure: str) -> None:
+    """Store a line of the table."""
+    import fcntl  # not on Windows, where `make soak` does not run
+
     today = datetime.now(UTC).date().isoformat()
-    stored = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    stored[promise] = {"test": test, "figure": figure, "date": today}
-    text = json.dumps(dict(sorted(stored.items())), indent=1, ensure_ascii=False)
-    RESULTS.write_text(f"{text}\n", encoding="utf-8")
+    with RESULTS.open("r+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # tests of other processes record here, too
+        stored = json.load(file)
+        stored[promise] = {"test": test, "figure": figure, "date": today}
+        file.seek(0)
+        file.write(json.dumps(dict(sorted(stored.items())), indent=1, ensure_ascii=False) + "\n")
+        file.truncate()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 
 from apmax.errors import ParameterError, PartitionError
 from apmax.scale.cluster import _most_suspicious, _partition_error
+from tests.reliability.soak import record, scaled
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -29,8 +31,6 @@ from apmax.dask import DaskAPClassifier  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 ROWS, PARTS = 4000, 8
-KILLS = int(os.environ.get("APMAX_KILLS", "1"))
-"""Kills in each of five stages, with and without nannies; 2 make 20 kills, of both workers."""
 
 
 def rows_of(part: int) -> np.ndarray:
@@ -119,13 +119,17 @@ class Killer(WorkerPlugin):
     """Kills workers when they begin a task of a stage, a given number of times per stage.
 
     Files in a folder count the kills. So each of them happens exactly once, at the same point of
-    the fit, whichever worker gets there.
+    the fit, whichever worker gets there. The only thread for tasks waits before the kill, because a
+    nanny does not restart a worker that ends before the nanny has heard of its start.
     """
 
     name = "killer"
 
     def __init__(self, folder: str, kills: int) -> None:
         self.folder, self.kills = folder, kills
+
+    def setup(self, worker: Any) -> None:
+        self.tasks = worker.executors["default"]
 
     def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
         if finish != "executing":
@@ -137,7 +141,13 @@ class Killer(WorkerPlugin):
                 os.close(os.open(f"{self.folder}/{stage} {number}", os.O_CREAT | os.O_EXCL))
             except FileExistsError:
                 continue
-            os.kill(os.getpid(), signal.SIGKILL)
+            self.tasks.submit(kill_this_process_soon)
+            return
+
+
+def kill_this_process_soon() -> None:
+    time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
@@ -163,18 +173,36 @@ def test_without_a_cluster_the_error_says_what_to_do() -> None:
         DaskAPClassifier().fit(*data())
 
 
-@pytest.mark.parametrize(
-    "cluster", [pytest.param(with_nanny, marks=pytest.mark.soak), without_nanny]
-)
-def test_kills_in_every_stage_leave_the_same_bits(
-    cluster: Any, expected: np.ndarray, tmp_path: Path
-) -> None:
+def check_kills(cluster: Any, kills: int, expected: np.ndarray, folder: Path) -> None:
+    """Fit while workers are killed in every stage, and compare the coefficients."""
     with cluster(2) as client:
-        client.register_plugin(Killer(str(tmp_path), KILLS))
+        client.register_plugin(Killer(str(folder), kills))
         model = DaskAPClassifier(alpha=0.1, client=client).fit(*data())
-    killed = sorted(path.name for path in tmp_path.iterdir())
-    assert killed == sorted(f"{stage} {number}" for stage in STAGES for number in range(KILLS))
+    killed = sorted(path.name for path in folder.iterdir())
+    assert killed == sorted(f"{stage} {number}" for stage in STAGES for number in range(kills))
     np.testing.assert_array_equal(np.append(model.coef_, model.intercept_), expected)
+
+
+def test_a_kill_in_every_stage_leaves_the_same_bits(expected: np.ndarray, tmp_path: Path) -> None:
+    check_kills(without_nanny, 1, expected, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("cluster", "name"), [(with_nanny, "with nannies"), (without_nanny, "without nannies")]
+)
+def test_many_kills_in_every_stage_leave_the_same_bits(
+    cluster: Any, name: str, expected: np.ndarray, tmp_path: Path
+) -> None:
+    fits = scaled(5)
+    for number in range(fits):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        check_kills(cluster, 2, expected, folder)
+    record(
+        f"a fit on Dask workers {name} that SIGKILL stops has the same bits",
+        f"{2 * len(STAGES) * fits} kills in {len(STAGES)} stages of {fits} fits",
+    )
 
 
 def test_the_example_survives_a_kill_with_the_same_coefficients() -> None:

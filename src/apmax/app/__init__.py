@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from apmax.app.drift import DriftWarning
     from apmax.app.features import TablePreprocessor
+    from apmax.app.leaks import Finding
     from apmax.app.pipeline import ModelPipeline
 
-__all__ = ["DriftWarning", "ModelPipeline", "TablePreprocessor"]
-_MODULES = {"DriftWarning": "drift", "ModelPipeline": "pipeline", "TablePreprocessor": "features"}
+__all__ = ["DriftWarning", "Finding", "ModelPipeline", "TablePreprocessor"]
+_MODULES = {
+    "DriftWarning": "drift",
+    "Finding": "leaks",
+    "ModelPipeline": "pipeline",
+    "TablePreprocessor": "features",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from apmax.app.archive import Fields
-from apmax.errors import ModelFileError, ParameterError, UnreachableTargetError
+from apmax.errors import ModelFileError, ParameterError
 from apmax.metrics import OperatingPoint, operating_point
 from apmax.validation import Floats, Mask, check_real
 
@@ -23,46 +23,68 @@ class Rule:
     """How to choose the alerts."""
 
     kind: str
-    """"threshold", "precision", "recall", "rows", "share" or "cost"."""
+    """"threshold", "precision", "recall", "top" (a share), "rows" or "cost"."""
     value: float
     """The number given; for costs the probability FP / (FP + FN)."""
     text: str
     """The rule in words, for messages."""
+    costs: tuple[float, float] | None = None
+    """FP and FN: the costs of a false alert and of a missed positive."""
 
     @property
     def needs_labels(self) -> bool:
         """Whether only labelled data can tell the threshold."""
         return self.kind in ("precision", "recall")
 
+    @property
+    def threshold(self) -> float | None:
+        """The lowest probability of an alert; None if the rows of a file decide."""
+        return None if self.kind in ("rows", "top") else self.value
+
+    def __str__(self) -> str:
+        """Return the rule in words, with its threshold unless it is one."""
+        if self.threshold is None or self.text.startswith("probability"):
+            return self.text
+        return f"{self.text}: probability ≥ {shown_threshold(self.threshold)}"
+
 
 def make_rule(
     *,
-    threshold: float | None = None,
-    precision: float | None = None,
-    recall: float | None = None,
+    threshold: str | float | None = None,
+    precision: str | float | None = None,
+    recall: str | float | None = None,
     top: str | None = None,
     cost: str | None = None,
 ) -> Rule | None:
     """Return the rule of the one option that is given, or None; ParameterError for several."""
-    options = {"threshold": threshold, "precision": precision, "recall": recall}
-    given = {name: value for name, value in {**options, "top": top, "cost": cost}.items()
-             if value is not None}  # fmt: skip
+    options = {
+        "threshold": threshold,
+        "precision": precision,
+        "recall": recall,
+        "top": top,
+        "cost": cost,
+    }
+    given = {name: str(value) for name, value in options.items() if value is not None}
     if len(given) > 1:
         names = " and ".join(f"--{name}" for name in given)
         raise ParameterError(f"{names} exclude each other: each chooses the alerts; give one")
-    if top is not None:
-        return _top(top)
-    if cost is not None:
-        return _cost(cost)
-    for name, number in options.items():
-        if number is not None:
-            why = "it is a proportion"
-            if name == "threshold":
-                check_real(number, "--threshold", at_least=0, at_most=1, why="it is a probability")
-                return Rule(name, number, f"probability ≥ {number:g}")
-            check_real(number, f"--{name}", above=0, at_most=1, why=why)
-            return Rule(name, number, f"{name} ≥ {number:g}")
+    for name, text in given.items():
+        if name == "top":
+            return _top(text)
+        if name == "cost":
+            return _cost(text)
+        number = read_share(text, f"--{name}", zero=name == "threshold")
+        shown = "probability" if name == "threshold" else name
+        return Rule(name, number, f"{shown} ≥ {number:g}")
     return None
+
+
+def read_share(text: str, option: str, *, zero: bool = False) -> float:
+    """Return a share that is given as 0.8 or as 80%; ParameterError if it is none."""
+    number = _number(text)
+    if not (0 < number <= 1 or (zero and number == 0)):
+        raise ParameterError(f"`{option}` = {text} must be a share of 1, such as 0.8 or 80%")
+    return number
 
 
 def select(rule: Rule, probability: Floats) -> Mask:
@@ -70,8 +92,8 @@ def select(rule: Rule, probability: Floats) -> Mask:
 
     Of equal probabilities at the edge of the top rows, the first in the file are taken.
     """
-    if rule.kind not in ("rows", "share"):
-        return np.asarray(probability >= rule.value)
+    if rule.threshold is not None:
+        return np.asarray(probability >= rule.threshold)
     alerts = np.zeros(probability.size, dtype=bool)
     alerts[np.argsort(-probability, kind="stable")[: _count(rule, probability.size)]] = True
     return alerts
@@ -170,23 +192,13 @@ def choose(
     UnreachableTargetError is raised if no threshold has the wanted precision, or if no alert at
     all has the lowest cost.
     """
-    if rule.kind == "precision":
-        threshold = operating_point(
-            y, probability, precision=rule.value, sample_weight=weight
-        ).threshold
-    elif rule.kind == "recall":
-        threshold = operating_point(
-            y, probability, recall=rule.value, sample_weight=weight
-        ).threshold
-    elif rule.kind == "cost":
-        threshold = _cheapest(rule, y, probability, weight)
-    elif rule.kind == "share":
-        threshold = _at_share(rule.value, probability, weight)
-    else:
+    if rule.kind in ("rows", "threshold"):
         raise ParameterError(
             f"{rule.text!r} needs no labelled data: give it to `apmax predict`, or a share such "
             "as --top 5%"
         )
+    target: dict[str, Any] = {rule.kind: rule.costs or rule.value}
+    threshold = operating_point(y, probability, **target, sample_weight=weight).threshold
     return at_threshold(threshold, rule.text, y, probability, data, weight)
 
 
@@ -216,34 +228,6 @@ def _total(rows: Mask, weight: Floats | None) -> float:
     return int(rows.sum()) if weight is None else float(weight[rows].sum())
 
 
-def _at_share(share: float, probability: Floats, weight: Floats | None) -> float:
-    """Return the probability that about this share of the rows, or of their weight, reaches."""
-    if weight is None:
-        return float(np.sort(probability)[-max(1, math.floor(share * probability.size + 0.5))])
-    descending = np.argsort(-probability, kind="stable")
-    above = np.cumsum(weight[descending])
-    at = min(int(np.searchsorted(above, share * above[-1])), probability.size - 1)
-    return float(probability[descending[at]])
-
-
-def _cheapest(rule: Rule, y: Mask, probability: Floats, weight: Floats | None) -> float:
-    """Return the threshold of the lowest cost; the highest of equals."""
-    descending = np.argsort(-probability, kind="stable")
-    p, mass = probability[descending], (np.ones(y.size) if weight is None else weight)[descending]
-    true_alerts = np.cumsum(mass * y[descending])
-    last = np.append(p[1:] != p[:-1], True)  # all rows of one probability are alerts together
-    false_alerts = np.cumsum(mass) - true_alerts
-    # In units of FP + FN; the cost of no alert is that of all positives missed.
-    cost = rule.value * false_alerts + (1 - rule.value) * (true_alerts[-1] - true_alerts)
-    at = int(np.argmin(np.where(last, cost, np.inf)))
-    if cost[at] >= (1 - rule.value) * true_alerts[-1]:
-        raise UnreachableTargetError(
-            f"at {rule.text}, no alert at all is cheapest on these data: check the order FP:FN, "
-            "or improve the model"
-        )
-    return float(p[at])
-
-
 def _count(rule: Rule, rows: int) -> int:
     """Return how many rows are at the top; a share is rounded, and gives at least one."""
     if rule.kind == "rows":
@@ -252,11 +236,10 @@ def _count(rule: Rule, rows: int) -> int:
 
 
 def _top(text: str) -> Rule:
-    share = text.strip().endswith("%")
-    number = _number(text.strip().removesuffix("%"))
-    if share and 0 < number <= 100:
-        return Rule("share", number / 100, f"top {number:g}%")
-    if not share and number >= 1 and number.is_integer():
+    number = _number(text)
+    if 0 < number < 1 or text.strip() == "100%":
+        return Rule("top", number, f"top {100 * number:g}%")
+    if number >= 1 and number.is_integer() and "%" not in text:
         return Rule("rows", number, f"top {number:.0f}")
     raise ParameterError(
         f"`--top` = {text!r} must be a number of rows, such as 100, or a share, such as 5%"
@@ -272,11 +255,12 @@ def _cost(text: str) -> Rule:
             "FP:FN, such as 1:20"
         )
     # Alert if the expected cost p·FN of no alert exceeds that of an alert, (1 - p)·FP.
-    return Rule("cost", 1 / (1 + other / one), f"cost {one:g}:{other:g}")
+    return Rule("cost", 1 / (1 + other / one), f"cost {one:g}:{other:g}", (one, other))
 
 
 def _number(text: str) -> float:
+    """Return a number, which may be in percent; NaN for other text."""
     try:
-        return float(text)
+        return float(text.strip().removesuffix("%")) / (100 if "%" in text else 1)
     except ValueError:
         return math.nan

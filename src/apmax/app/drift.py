@@ -7,7 +7,7 @@ the shares p in training and q in the new data. Common limits are 0.1 (moderate)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,33 +85,27 @@ def _mostly_numbers(name: str, known: Any) -> list[str]:
     ]
 
 
-def drift_warnings(
+class Difference(NamedTuple):
+    """How a column of new data differs from the training table."""
+
+    text: str
+    lost: bool
+    """Whether the column had values in training and has none, or none that is readable."""
+
+
+def differences(
     encoder: TablePreprocessor, frame: Any, known: Mapping[str, Any] | None = None
-) -> list[str]:
+) -> list[Difference]:
     """Describe the columns of new data that differ from the training table.
 
     Reported are columns that are empty but hardly ever were in training, values that are not
     numbers or dates as in training, and mostly new categories. `known` is the `profile` of the
-    training data, which tells how often a column was missing.
+    training data, which tells how often a column was missing. A column of a single row, or one that
+    was often missing in training, may be empty by chance and is not lost.
     """
-    return [message for message, _ in _differences(encoder, frame, known)]
-
-
-def lost_columns(
-    encoder: TablePreprocessor, frame: Any, known: Mapping[str, Any] | None = None
-) -> list[str]:
-    """Describe the columns that had values in training and have none, or none that is readable.
-
-    A column of a single row, or one that was often missing in training, may be empty by chance.
-    """
-    return [message for message, lost in _differences(encoder, frame, known) if lost]
-
-
-def _differences(
-    encoder: TablePreprocessor, frame: Any, known: Mapping[str, Any] | None
-) -> Iterator[tuple[str, bool]]:
-    """Yield each difference to the training table, and whether the column has no use at all."""
+    encoder.check_columns(frame)
     frame = frame.rename(columns=str)
+    found: list[Difference] = []
     for name, kind in encoder.kinds_.items() if len(frame) else ():
         values = frame[name].dropna()
         if kind == NUMBER:
@@ -122,13 +116,14 @@ def _differences(
             if had == 1 or by_chance <= FALSE_ALARMS:
                 rows = "every row" if had == 1 else f"{math.floor(1000 * had) / 10:g} % of the rows"
                 text = f"{name!r} is empty, but had values in {rows} in training"
-                yield text, by_chance <= FALSE_ALARMS
+                found.append(Difference(text, by_chance <= FALSE_ALARMS))
         elif kind == CATEGORY:
-            yield from ((text, False) for text in _new_categories(encoder, name, values))
+            found += [Difference(text, False) for text in _new_categories(encoder, name, values)]
         else:
             by_chance = MIN_EMPTY ** len(values)
             lost = by_chance <= FALSE_ALARMS and not encoder.read(name, values).notna().any()
-            yield from ((text, lost) for text in _unreadable(encoder, name, values))
+            found += [Difference(text, lost) for text in _unreadable(encoder, name, values)]
+    return found
 
 
 def _missing_share(encoder: TablePreprocessor, name: str, known: Mapping[str, Any] | None) -> float:
@@ -174,21 +169,10 @@ class Shift(NamedTuple):
 def profile(frame: Any, kinds: Mapping[str, str], probabilities: Floats) -> dict[str, Any]:
     """Return what `psi` needs to know of the training data, as plain data for a model file.
 
-    Parameters
-    ----------
-    frame : DataFrame or matrix
-        The training data; a matrix has no columns to profile.
-    kinds : mapping of str to str
-        "number", "category" or "date" for each column that the model uses. Dates are left out,
-        because new data are later than the training data in any case.
-    probabilities : ndarray
-        Predicted probabilities of the training rows, best from cross-validation: those of rows
-        that the model was fitted to are too extreme.
-
-    Returns
-    -------
-    dict
-        Number of rows, and the bins with their shares for each column and for the probabilities.
+    These are the number of rows, and the bins with their shares for the probabilities and for each
+    column of a table. `kinds` tells which columns are numbers and categories; dates are left out,
+    because new data are later than the training data in any case. `probabilities` are best from
+    cross-validation: those of rows that the model was fitted to are too extreme.
     """
     columns: dict[str, Any] = {}
     if hasattr(frame, "columns"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Any, Self
@@ -258,18 +258,19 @@ class TableEncoder(TablePreprocessor):
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the features, in the order of the matrix."""
-        names = [*self.medians_, *(f"{name} {MISSING}" for name in self.with_missing_)]
-        for name, (kept, rare) in self.levels_.items():
-            names += [f"{name} = {word}" for word in kept]
-            names += [f"{name} = {OTHER}"] if rare else []
-        return np.array(names, dtype=object)
+        return np.array([name for name, _ in self._named_features()], dtype=object)
 
     def source_columns(self) -> list[str]:
         """Return the column of the preprocessed table that each feature comes from."""
-        names = [*self.medians_, *self.with_missing_]
+        return [column for _, column in self._named_features()]
+
+    def _named_features(self) -> Iterator[tuple[str, str]]:
+        """Yield the name and the source of each feature."""
+        yield from ((name, name) for name in self.medians_)
+        yield from ((f"{name} {MISSING}", name) for name in self.with_missing_)
         for name, (kept, rare) in self.levels_.items():
-            names += [name] * (len(kept) + bool(rare))
-        return names
+            words = [*kept, OTHER] if rare else kept
+            yield from ((f"{name} = {word}", name) for word in words)
 
 
 def _indicators(words: Any, kept: Sequence[str], rare: Sequence[str]) -> sp.csr_matrix:

@@ -118,26 +118,16 @@ def load(
     target : str, int, False or None
         The column to predict: its name, its number counted from 1, or "last". False ignores
         the labels of any file.
-    positive : Any
-        The label to find; by default the rarer one. Case, surrounding blanks and a final full
-        stop are ignored.
-    against_rest : bool
-        Whether all other labels are negative. Otherwise there must be exactly one other.
-    text : collection of str
-        Columns of a text table to read as text, whatever they look like in this file.
+    positive, against_rest, trained_on
+        The label to find, whether all others are negative, and the labels of the model that the
+        data are for, as in :func:`apmax.app.target.two_classes`.
+    text, numbers, encoding, identifier
+        How a table is read, as in :func:`apmax.app.tables.read_table`; `identifier` is `roles.id`
+        by default.
     roles : Roles
         Columns of a table that are not features.
     drop_unlabelled : bool
         Whether to leave out rows without a label, which are an error otherwise.
-    numbers : NumberReader, optional
-        How numbers in text are written; by default this is detected.
-    encoding : str, optional
-        Encoding of a text table, by default UTF-8.
-    identifier : str, optional
-        A column to read as text unless it holds numbers of a model, given as for `target`; by
-        default `roles.id`.
-    trained_on : tuple of str, optional
-        The positive and the negative label of the model that the data are for.
 
     FileError is raised if the file is missing, unreadable, damaged or of an unknown format.
     """
@@ -146,23 +136,9 @@ def load(
     file = check_path(path)
     if against_rest and positive is None:
         raise ParameterError("--rest needs the label to find: name it with --positive VALUE")
-    rest: dict[str, Any] = {}
     try:
         if is_array_file(file):
-            if roles.given():
-                raise ParameterError(
-                    f"{roles.given()} names a column, but {file} is not a table: leave it out"
-                )
-            X, y = _read_npz(file) if format_suffix(file) == ".npz" else _read_libsvm(file)
-            if target is False or (y is None and target is None):
-                return Dataset(X, None, file)
-            if target is not None or y is None:
-                where = "are missing: store them as the array y" if y is None else "are in the file"
-                raise ParameterError(
-                    f"`target` = {target!r} names a column, but {file} is not a table: its labels "
-                    f"{where}; leave `target` out"
-                )
-            labels, column, name = np.asarray(y), None, f"the label in {file}"
+            dataset, labels = _load_arrays(file, target, roles)
         else:
             numbers = numbers or NumberReader()
             frame = read_table(
@@ -173,27 +149,59 @@ def load(
                 encoding=encoding,
                 identifier=identifier or roles.id,
             )
-            column = None
-            if target is not None and target is not False:
-                column = find_column(list(frame.columns), target)
-            rest = assign_roles(frame, roles, column)._asdict()
-            X = rest.pop("X")
-            rest |= {"notes": tuple(numbers.notes), "formats": numbers.formats}
-            if column is None:
-                return Dataset(X, None, file, **rest)
-            labels, name = frame[column].to_numpy(), f"column {column!r} of {file}"
+            dataset, labels = _with_roles(file, frame, target, roles, numbers)
     except MemoryError as error:
         raise FileError(
             f"{file} does not fit into memory: use fewer rows or columns, or LIBSVM for data that "
             "are mostly zeros"
         ) from error
-    dataset = Dataset(X, None, file, target=column, against_rest=against_rest, **rest)
+    if labels is None:
+        return dataset
     if drop_unlabelled:
         dataset, labels = _without_unlabelled(dataset, labels)
+    name = "the label in" if dataset.target is None else f"column {dataset.target!r} of"
     y, found, other, counts = two_classes(
-        labels, positive, name, against_rest=against_rest, trained_on=trained_on
+        labels, positive, f"{name} {file}", against_rest=against_rest, trained_on=trained_on
     )
-    return replace(dataset, y=y, positive=found, negative=other, counts=counts)
+    return replace(
+        dataset, y=y, positive=found, negative=other, against_rest=against_rest, counts=counts
+    )
+
+
+def _load_arrays(
+    file: Path, target: str | int | bool | None, roles: Roles
+) -> tuple[Dataset, NDArray[Any] | None]:
+    """Return the features of a matrix, and its labels if they are wanted and there."""
+    if roles.given():
+        raise ParameterError(
+            f"{roles.given()} names a column, but {file} is not a table: leave it out"
+        )
+    X, y = _read_npz(file) if format_suffix(file) == ".npz" else _read_libsvm(file)
+    dataset = Dataset(X, None, file)
+    if target is None or target is False:
+        return dataset, None if target is False or y is None else np.asarray(y)
+    where = "are missing: store them as the array y" if y is None else "are in the file"
+    raise ParameterError(
+        f"`target` = {target!r} names a column, but {file} is not a table: its labels {where}; "
+        "leave `target` out"
+    )
+
+
+def _with_roles(
+    file: Path,
+    frame: Any,
+    target: str | int | bool | None,
+    roles: Roles,
+    numbers: NumberReader,
+) -> tuple[Dataset, NDArray[Any] | None]:
+    """Return the features and roles of a table, and its labels if they are wanted."""
+    column = None
+    if target is not None and target is not False:
+        column = find_column(list(frame.columns), target)
+    assigned = assign_roles(frame, roles, column)._asdict()
+    notes, formats = tuple(numbers.notes), numbers.formats
+    dataset = Dataset(y=None, source=file, target=column, notes=notes, formats=formats, **assigned)
+    return dataset, None if column is None else frame[column].to_numpy()
 
 
 def _load_input(**options: Any) -> Dataset:

@@ -1,4 +1,4 @@
-"""Find columns that reveal the target, identifiers, and test rows seen in training.
+"""Find columns that reveal the target, and identifiers.
 
 The checks read a sample of the table and fit at most a few small models. They cannot know which
 columns exist before the outcome, so they report and never remove a column.
@@ -7,7 +7,7 @@ columns exist before the outcome, so they report and never remove a column.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -16,11 +16,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from apmax.app.features import CATEGORY, NUMBER, TableEncoder, to_numbers, to_words
+from apmax.app.features import CATEGORY, NUMBER, TablePreprocessor, to_words
 from apmax.app.io import Dataset
-from apmax.errors import InputError
+from apmax.binary_target import binary_target
+from apmax.errors import InputError, ShapeError
 from apmax.metrics import ap_of_scores
-from apmax.validation import Floats, Mask
+from apmax.validation import Floats, Mask, check_same_length
 
 MAX_CELLS, MIN_ROWS, MAX_ROWS = 1_000_000, 5_000, 50_000
 """The sample has as many rows as fit into `MAX_CELLS`, within these limits."""
@@ -41,10 +42,8 @@ KIND_ROWS = 2_000
 """Rows that decide whether a column is read as numbers, categories or dates."""
 DISTINCT = 0.99
 ID_NAMES = ("id", "uid", "uuid", "guid", "key", "no", "nr", "num", "number", "index", "row")
-MAX_HASHED = 50_000_000
-"""Larger files, in cells, are not compared with the test file."""
-SHARED_ROWS = 0.05
-"""Share of test rows found in the training file, beyond duplicates, that is reported."""
+Remedy = Callable[[str, str], str]
+"""Says what to do about a column, by the option of the command line and the name of the column."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +63,71 @@ def refuse(findings: Sequence[Finding]) -> None:
         raise InputError("--strict: " + "; ".join(one.message for one in findings))
 
 
+def check_table(X: Any, y: Any, *, pos_label: Any = None) -> list[Finding]:
+    """Find columns of training data that may reveal the target, and identifiers.
+
+    ``apmax train`` and ``apmax compare`` run the same checks before training. No column is removed:
+    only you know which columns exist before the outcome.
+
+    Parameters
+    ----------
+    X : DataFrame or matrix of shape (n, d)
+        The training data; tables wider than 1,000 columns are not checked.
+    y : array-like of shape (n,)
+        Labels of two classes.
+    pos_label : optional
+        The positive class; the default is the last in sorted order.
+
+    Returns
+    -------
+    list of Finding
+        With the attributes `column`, `kind` and `message`; empty if nothing is suspicious. Columns
+        of a matrix are called x0, x1 and so on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> import apmax
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.random(1000) < 0.05
+    >>> X = pd.DataFrame({"age": rng.normal(50, 9, 1000), "closed": np.where(y, 1.0, np.nan)})
+    >>> for finding in apmax.check_table(X, y):
+    ...     print(finding.column, finding.kind)
+    closed missing
+    """
+    positive = binary_target(y, pos_label=pos_label).positive
+    X = X.to_pandas() if hasattr(X, "to_pandas") else X
+    X = X if hasattr(X, "columns") or sp.issparse(X) else np.asarray(X)
+    if len(X.shape) != 2:
+        raise ShapeError(f"`X` must be a table or a matrix, got {len(X.shape)} dimensions")
+    check_same_length(y=positive, X=X)
+    return _findings(X, positive, lambda option, name: "leave it out", "x", 0)
+
+
 def check_columns(dataset: Dataset) -> list[Finding]:
-    """Return what is suspicious about the columns of a training table, at most once per column."""
-    y = dataset.labels()
-    if dataset.X.shape[1] > MAX_COLUMNS:
+    """Return the findings of :func:`check_table` for a file; messages name options."""
+
+    def remedy(option: str, name: str) -> str:
+        if dataset.is_table:
+            return f"use {option} {shlex.quote(name)}"
+        return "leave it out of the file"
+
+    return _findings(dataset.X, dataset.labels(), remedy, "feature ", 1)
+
+
+def _findings(X: Any, y: Mask, remedy: Remedy, prefix: str, first: int) -> list[Finding]:
+    """Return what is suspicious, at most once per column.
+
+    Features of a matrix have a prefix and a number as names; `first` is that of the first one.
+    """
+    if X.shape[1] > MAX_COLUMNS:
         return []
-    rows = _sample(y.size, dataset.X.shape[1])
-    frame, y = _as_frame(dataset.rows(rows)), y[rows]
-    encoder = TableEncoder().fit(frame.iloc[:: max(1, len(frame) // KIND_ROWS)])
-    columns = [_Column(name, encoder, frame[name], dataset.is_table) for name in encoder.kinds_]
+    rows = _sample(y.size, X.shape[1])
+    sampled, y = X.iloc[rows] if hasattr(X, "iloc") else X[rows], y[rows]
+    frame = as_frame(sampled, prefix, first)
+    encoder = TablePreprocessor().fit(frame.iloc[:: max(1, len(frame) // KIND_ROWS)])
+    columns = [_Column(name, encoder, frame[name], remedy) for name in encoder.kinds_]
     found: dict[str, Finding] = {}
     if min(y.sum(), (~y).sum()) >= MIN_CLASS:
         order = _label_order(y)
@@ -84,50 +139,32 @@ def check_columns(dataset: Dataset) -> list[Finding]:
         found.update(_strong(others, y))
     for column in columns:
         if column.name not in found and column.is_identifier:
-            found[column.name] = _identifier(column)
+            found[column.name] = column.finding(
+                "identifier",
+                f"{column.name!r} looks like an identifier ({column.count:,} different whole "
+                "numbers) and is used as a number: if it says nothing about new rows",
+                option="--id",
+            )
     return [found[column.name] for column in columns if column.name in found]
-
-
-def check_test(train: Dataset, test: Dataset) -> list[Finding]:
-    """Return a finding if test rows are also in the training data.
-
-    Rows that occur more than once in the training data are expected in a test file as well, so
-    only a share beyond theirs counts.
-    """
-    one, other = _row_hashes(train, test)
-    if one.size == 0 or other.size == 0:
-        return []
-    if np.array_equal(np.sort(one), np.sort(other)):
-        message = (
-            f"{test.source} has the same rows as {train.source}, so the test AP is the AP on "
-            "training rows: give rows that are not used for training, or leave --test out"
-        )
-        return [Finding(None, "test", message)]
-    values, counts = np.unique(one, return_counts=True)
-    repeated = float(counts[counts > 1].sum() / one.size)
-    seen = np.isin(other, values)
-    if seen.mean() < SHARED_ROWS + repeated or seen.sum() < MIN_CLASS:
-        return []
-    message = (
-        f"{seen.sum():,} of the {seen.size:,} rows of {test.source} are also in {train.source}, "
-        "so the test AP is too high: remove them from one of the files"
-    )
-    return [Finding(None, "test", message)]
 
 
 class _Column:
     """A column as numbers, dates or text, and as ranks of its distinct values."""
 
-    def __init__(self, name: str, encoder: TableEncoder, values: Any, in_table: bool) -> None:
+    def __init__(self, name: str, encoder: TablePreprocessor, values: Any, remedy: Remedy) -> None:
         import pandas as pd
 
         self.name, self.kind = name, encoder.kinds_[name]
-        self.remedy = f"use --drop {shlex.quote(name)}" if in_table else "leave it out of the file"
+        self.remedy = remedy
         self.values = encoder.read(name, values) if self.is_ordered else _hashable(values)
         codes, levels = pd.factorize(self.values, sort=self.is_ordered)
         self.codes: NDArray[np.int64] = np.asarray(codes, dtype=np.int64)
         """Ranks of the values from 0; -1 if missing."""
         self.count = len(levels)
+
+    def finding(self, kind: str, message: str, option: str = "--drop") -> Finding:
+        """Return a finding whose message ends with what to do."""
+        return Finding(self.name, kind, f"{message}, {self.remedy(option, self.name)}")
 
     @cached_property
     def missing(self) -> Mask:
@@ -178,11 +215,11 @@ def _missingness(column: _Column, y: Mask) -> Finding | None:
     one_sided = expected >= FEW_LEVELS and not 0 < in_positives < 1
     if not (_near_one(alone, y) or one_sided):
         return None
-    message = (
+    return column.finding(
+        "missing",
         f"{column.name!r} is missing in {in_positives:.0%} of the positives and {in_negatives:.0%} "
-        f"of the negatives: if its values are filled in after the outcome, {column.remedy}"
+        "of the negatives: if its values are filled in after the outcome",
     )
-    return Finding(column.name, "missing", message)
 
 
 def _copy(column: _Column, y: Mask) -> Finding | None:
@@ -198,8 +235,7 @@ def _copy(column: _Column, y: Mask) -> Finding | None:
     what = "is a copy of the target" if levels == 2 else f"determines the target by {levels} values"
     if exceptions:
         what += f", with {exceptions:,} exceptions in {y.size:,} rows"
-    message = f"{column.name!r} {what}: if it is not known before the outcome, {column.remedy}"
-    return Finding(column.name, "copy", message)
+    return column.finding("copy", f"{column.name!r} {what}: if it is not known before the outcome")
 
 
 class _LabelOrder(NamedTuple):
@@ -229,11 +265,11 @@ def _order(column: _Column, order: _LabelOrder) -> Finding | None:
     if not follows:
         return None
     how = "sorted" if order.is_sorted else "in a few blocks"
-    message = (
+    return column.finding(
+        "order",
         f"{column.name!r} follows the order of the rows, and the labels are {how} in the file: "
-        f"if it numbers the rows or dates their collection, {column.remedy}"
+        "if it numbers the rows or dates their collection",
     )
-    return Finding(column.name, "order", message)
 
 
 def _strong(columns: list[_Column], y: Mask) -> dict[str, Finding]:
@@ -246,34 +282,24 @@ def _strong(columns: list[_Column], y: Mask) -> dict[str, Finding]:
     together = _ap_together(rest, y) if near and rest else 0.0
     for column in near:
         if together < NEAR_ONE or 1 - ap[column.name] < 0.2 * (1 - together):
-            message = (
+            found[column.name] = column.finding(
+                "strong",
                 f"check {column.name!r}: it alone ranks with AP {ap[column.name]:.3f}. If it is "
-                f"not known before the outcome, {column.remedy}"
+                "not known before the outcome",
             )
-            found[column.name] = Finding(column.name, "strong", message)
     enough = max(FAR_ABOVE_FROM, float(y.mean()) + FAR_ABOVE)
     candidates = sorted((c for c in rest if ap[c.name] >= enough), key=lambda c: -ap[c.name])
     for column in candidates[:MAX_CANDIDATES] if len(rest) > 1 else ():
         others = _ap_together([c for c in rest if c is not column], y)
         if ap[column.name] - others < FAR_ABOVE:
             break
-        message = (
+        found[column.name] = column.finding(
+            "strong",
             f"check {column.name!r}: it alone ranks with AP {ap[column.name]:.3f}, and all other "
-            f"columns together with {others:.3f}. If it is not known before the outcome, "
-            f"{column.remedy}"
+            f"columns together with {others:.3f}. If it is not known before the outcome",
         )
-        found[column.name] = Finding(column.name, "strong", message)
         rest.remove(column)
     return found
-
-
-def _identifier(column: _Column) -> Finding:
-    message = (
-        f"{column.name!r} looks like an identifier ({column.count:,} different whole numbers) and "
-        f"is used as a number: if it says nothing about new rows, "
-        f"{column.remedy.replace('--drop', '--id')}"
-    )
-    return Finding(column.name, "identifier", message)
 
 
 def _ap_together(columns: list[_Column], y: Mask) -> float:
@@ -334,41 +360,11 @@ def _sample(n: int, columns: int) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng(0).choice(n, size, replace=False))
 
 
-def _as_frame(dataset: Dataset) -> Any:
+def as_frame(X: Any, prefix: str = "", first: int = 0) -> Any:
     """Return the columns as a frame with text as names and rows numbered from 0."""
     import pandas as pd
 
-    if dataset.is_table:
-        return dataset.X.rename(columns=str).reset_index(drop=True)
-    X = dataset.X.toarray() if sp.issparse(dataset.X) else dataset.X
-    return pd.DataFrame(X, columns=[f"feature {k + 1}" for k in range(X.shape[1])])
-
-
-def _row_hashes(train: Dataset, test: Dataset) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return one number per row; equal rows of the common columns have equal numbers."""
-    import pandas as pd
-
-    cells = max(dataset.X.shape[0] * dataset.X.shape[1] for dataset in (train, test))
-    if cells > MAX_HASHED or train.is_table != test.is_table:
-        return np.empty(0), np.empty(0)
-    frames = [_as_frame(dataset) for dataset in (train, test)]
-    common = [name for name in frames[0].columns if name in frames[1].columns]
-    numeric = {
-        name
-        for name in common
-        if all(pd.api.types.is_numeric_dtype(frame[name]) for frame in frames)
-    }
-    one, other = (
-        pd.util.hash_pandas_object(
-            pd.DataFrame(
-                {
-                    name: to_numbers(frame[name]) if name in numeric else frame[name].astype(str)
-                    for name in common
-                },
-                index=frame.index,
-            ).assign(**{"\0": dataset.labels()}),
-            index=False,
-        ).to_numpy()
-        for frame, dataset in zip(frames, (train, test), strict=True)
-    )
-    return one, other
+    if hasattr(X, "columns"):
+        return X.rename(columns=str).reset_index(drop=True)
+    X = X.toarray() if sp.issparse(X) else X
+    return pd.DataFrame(X, columns=[f"{prefix}{k + first}" for k in range(X.shape[1])])

@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from apmax._version import __version__
 from apmax.app.archive import MAX_BYTES, Fields, read_archive, write_archive
 from apmax.app.decisions import Decision
-from apmax.app.drift import Shift, checked_profile, drift_warnings, lost_columns, psi
+from apmax.app.drift import Difference, Shift, checked_profile, differences, psi
 from apmax.app.features import CATEGORY, DATE, NUMBER, TablePreprocessor
 from apmax.app.files import check_path, one_line, write_file
 from apmax.app.io import Dataset
@@ -147,19 +147,17 @@ class Model:
         order = np.argsort(-np.abs(effect), kind="stable")[:count]
         return [(names[k], float(effect[k])) for k in order]
 
-    def warnings_for(self, dataset: Dataset) -> list[str]:
-        """Describe how new data differ from the training data, one sentence per problem."""
+    def differences(self, X: Any) -> list[Difference]:
+        """Describe how the columns of new data differ from those of the training data."""
         if self.preprocessor is not None:
-            return [*dataset.notes, *drift_warnings(self.preprocessor, dataset.X, self.profile)]
-        further = dataset.X.shape[1] - self.classifier.n_features_in_
+            return differences(self.preprocessor, X, self.profile)
+        further = X.shape[1] - self.classifier.n_features_in_
         note = f"{further:,} features that the model does not have are ignored"
-        return [*dataset.notes, *([note] if further > 0 else [])]
+        return [Difference(note, False)] if further > 0 else []
 
-    def lost_columns(self, X: Any) -> list[str]:
-        """Describe columns without any usable value that had values in training."""
-        if self.preprocessor is None:
-            return []
-        return lost_columns(self.preprocessor, X, self.profile)
+    def warnings_for(self, dataset: Dataset) -> list[str]:
+        """Describe how new data were read and differ from the training data."""
+        return [*dataset.notes, *(one.text for one in self.differences(dataset.X))]
 
     def shifts(self, X: Any, probability: Floats) -> list[Shift]:
         """Return how far columns and probabilities moved since training, if that is known."""
@@ -188,7 +186,7 @@ def model_content(model: Model) -> bytes:
         "weight": model.weight,
         "formats": {name: list(one) for name, one in model.formats.items()},
         "profile": model.profile,
-        "leaderboard": [_standing_document(one) for one in model.leaderboard or ()],
+        "leaderboard": [one.plain() for one in model.leaderboard or ()],
         "operating_point": model.operating_point and asdict(model.operating_point),
         "preprocessor": preprocessor_document(model.preprocessor),
         "classifier": classifier_document(model.classifier),
@@ -267,18 +265,11 @@ def _try(model: Model) -> None:
             raise ModelFileError("the features of the table are not those of the classifier")
         kinds = preprocessor.kinds_
         row = pd.DataFrame({name: [None, TRIAL[kinds[name]]] for name in kinds}, dtype=object)
-        drift_warnings(preprocessor, row)
+        differences(preprocessor, row)
     elif hasattr(model.classifier, "feature_names_in_"):
         raise ModelFileError("the features of the table are missing")
     if not np.isfinite(model.log_odds(row)).all():
         raise ModelFileError("the model gives scores that are not numbers")
-
-
-def _standing_document(one: Standing) -> dict[str, Any]:
-    return {
-        name: None if isinstance(value, float) and np.isnan(value) else value
-        for name, value in one._asdict().items()
-    }
 
 
 def _standing_from(stored: Fields) -> Standing:

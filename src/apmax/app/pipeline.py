@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from apmax.app.decisions import Decision
-from apmax.app.drift import DriftWarning, drift_warnings
+from apmax.app.drift import DriftWarning
 from apmax.app.model import Model, load_model
 from apmax.app.stored_models import positive_label
 from apmax.errors import ParameterError
@@ -115,8 +115,8 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
 
     def _warn_of_drift(self, X: Any) -> None:
         if self._model is not None and self._model.preprocessor is not None:
-            for note in drift_warnings(self._model.preprocessor, X, self._model.profile):
-                warnings.warn(note, DriftWarning, stacklevel=3)
+            for one in self._model.differences(X):
+                warnings.warn(one.text, DriftWarning, stacklevel=3)
 
 
 def load(path: str | os.PathLike[str]) -> ModelPipeline:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from apmax.app.features import TableEncoder
+from apmax.app.features import TableEncoder, TablePreprocessor
 from apmax.tabular import AutoAPClassifier
 from apmax.tabular.columns import INTERCEPT
+from apmax.tabular.effects import PAIR
 from apmax.tabular.explanation import changes_from_typical, has_trees
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 BLOCK_CELLS, BLOCK_ROWS = 1 << 24, 1000
 """Contributions and rows that are computed at a time, which bounds the memory for wide data."""
+MAX_SHOWN = 40
+"""Characters of a value that a reason shows."""
 
 
 def contributions(model: Model, X: Any) -> Any:
@@ -85,26 +88,67 @@ def reasons_of(
     block = max(1, min(BLOCK_ROWS, BLOCK_CELLS // max(len(model.feature_names()), 1)))
     for start in range(0, rows, block):
         part = X.iloc[start : start + block] if hasattr(X, "iloc") else X[start : start + block]
-        for name, texts in strongest_reasons(contributions(model, part), count).items():
+        reasons = strongest_reasons(contributions(model, part), count, _cell_texts(model, part))
+        for name, texts in reasons.items():
             found.setdefault(name, []).extend(texts)
         on_progress(min(start + block, rows))
     return found
 
 
-def strongest_reasons(parts: Any, count: int) -> dict[str, list[str]]:
-    """Return columns reason_1, reason_2, … with texts such as "income: +0.83".
+def strongest_reasons(
+    parts: Any, count: int, text_of: Callable[[str, int], str]
+) -> dict[str, list[str]]:
+    """Return columns reason_1, reason_2, … with texts such as "income = 22026 (+0.83)".
 
     `parts` is a frame of contributions with a row per row and a column per column of the table.
-    Reasons are ordered by size; contributions of 0 are left out.
+    `text_of` returns the value of a column in a row as text. Reasons are ordered by size;
+    contributions of 0 are left out.
     """
-    names, values = list(parts.columns), parts.to_numpy()
-    count = min(count, len(names))
-    order = np.argsort(-np.abs(values), axis=1, kind="stable")[:, :count]
-    strongest = np.take_along_axis(values, order, axis=1)
+    names, sizes = list(parts.columns), parts.to_numpy()
+    order = np.argsort(-np.abs(sizes), axis=1, kind="stable")[:, :count]
+
+    def reason(row: int, place: int) -> str:
+        name, size = names[place], sizes[row, place]
+        return f"{name} = {text_of(name, row)} ({size:+.2f})" if size else ""
+
     return {
-        f"reason_{k + 1}": [
-            f"{names[place]}: {value:+.2f}" if value else ""
-            for place, value in zip(order[:, k].tolist(), strongest[:, k].tolist(), strict=True)
-        ]
-        for k in range(count)
+        f"reason_{k + 1}": [reason(row, place) for row, place in enumerate(order[:, k].tolist())]
+        for k in range(order.shape[1])
     }
+
+
+def _cell_texts(model: Model, X: Any) -> Callable[[str, int], str]:
+    """Return a function that shows the value of a column, or of a pair of columns, in a row."""
+    columns: dict[str, Any]
+    if model.preprocessor is None:
+        matrix = model.features(X)
+        columns = {name: k for k, name in enumerate(model.feature_names())}
+    else:
+        frame = X.rename(columns=str)
+        read = TablePreprocessor.transform(model.preprocessor, X)  # dates as numbers and words
+        columns = {name: frame[name].tolist() for name in model.preprocessor.kinds_}
+        columns |= {name: read[name].tolist() for name in read}
+
+    def shown(name: str, row: int) -> str:
+        if name not in columns:
+            return "?"
+        column = columns[name]
+        return _shown(matrix[row, column] if model.preprocessor is None else column[row])
+
+    def text(name: str, row: int) -> str:
+        parts = [name] if name in columns else name.split(PAIR)
+        return PAIR.join(shown(part, row) for part in parts)
+
+    return text
+
+
+def _shown(value: Any) -> str:
+    """Return a value in a few characters; whole numbers are floats beside missing ones."""
+    import pandas as pd
+
+    if value is None or pd.isna(value):
+        return "missing"
+    if isinstance(value, (float, np.floating)):
+        whole = float(value).is_integer() and abs(float(value)) < 1e9
+        return f"{value:.0f}" if whole else f"{value:.5g}"
+    return str(value)[:MAX_SHOWN]

@@ -77,21 +77,22 @@ class Plan(NamedTuple):
         return np.array([of_class[one] for one in labels], np.intp)
 
 
-class Draw:
+class Draw(ClassDraw):
     """Chooses the rows of a sample while a file is read for the second time."""
 
     def __init__(self, file: Path, plan: Plan) -> None:
-        self.file, self.plan, self.draw = file, plan, ClassDraw(plan.rows, plan.drawn, seed=0)
+        super().__init__(plan.rows, plan.drawn, seed=0)
+        self.file, self.plan = file, plan
 
-    def rows(self, labels: Sequence[Any]) -> NDArray[np.intp]:
+    def of_labels(self, labels: Sequence[Any]) -> NDArray[np.intp]:
         """Return which of the next rows, with these labels, are drawn."""
         codes = self.plan.codes(labels)
-        self._check(np.bincount(codes, minlength=2) <= self.draw.left)
-        return self.draw.rows(codes)
+        self._check(np.bincount(codes, minlength=2) <= self.left)
+        return self.rows(codes)
 
     def end(self) -> None:
         """Raise FileFormatError if there were fewer rows than in the first pass."""
-        self._check(self.draw.left == 0 if self.plan.label is not None else np.True_)
+        self._check(self.left == 0 if self.plan.label is not None else np.True_)
 
     def _check(self, as_counted: Any) -> None:
         if not np.all(as_counted):
@@ -103,14 +104,8 @@ class Draw:
 def load_sample(path: Any, rows: int | None, **options: Any) -> Dataset:
     """Load a file for training, or a sample of its rows if all of them do not fit into memory.
 
-    Parameters
-    ----------
-    path : path
-        As for :func:`apmax.app.io.load`.
-    rows : int, optional
-        Most rows to load; by default, as many as training has memory for.
-    **options
-        Arguments of :func:`apmax.app.io.load`.
+    `rows` is the largest number of rows to load; the default is as many as training has memory for.
+    The other arguments are those of :func:`apmax.app.io.load`.
     """
     if rows is not None and rows < 2:
         raise ParameterError(f"--rows = {rows} must be at least 2: both classes need a row")
@@ -255,7 +250,7 @@ class _TextTable:
             writer = csv.writer(text, delimiter=self.layout.separator)
             writer.writerow(self.layout.names)  # always: the first row drawn may look like one
             for part in self._parts():
-                drawn = draw.rows(list(map(itemgetter(self.column), part)))
+                drawn = draw.of_labels(list(map(itemgetter(self.column), part)))
                 writer.writerows(part[k] for k in drawn)
 
     def _open(self) -> BinaryIO:
@@ -329,7 +324,7 @@ class _ColumnarTable:
         drawn = []
         for _, _, batch in self.source.batches(self.names):
             batch.validate(full=True)  # compiled code would follow wrong offsets
-            chosen = draw.rows(batch.column(self.target).to_pylist())
+            chosen = draw.of_labels(batch.column(self.target).to_pylist())
             drawn.append(pa.Table.from_batches([batch]).take(chosen))
         table = pa.concat_tables(drawn)
         if format_suffix(copy) in (".feather", ".arrow"):

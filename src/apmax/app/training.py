@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,25 +84,9 @@ def train_model(
 ) -> TrainedModel:
     """Compare models by cross-validation and fit one to all rows.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        Features and labels.
-    model : str
-        "auto" keeps the model with the highest cross-validated AP, "trees" the best of the
-        boosted trees; "linear" and the names of the leaderboard are one model each.
-    minutes : float, optional
-        Time limit, also for the comparison.
-    jobs : int
-        Number of processes; -1 is one per core. The result does not depend on it.
-    folds, repeats : int
-        Number of folds, and how often they are drawn.
-    seed : int
-        Random seed of folds and models.
-    started : float, optional
-        When the time limit began, by `time.perf_counter`; the default is now.
-    on_progress : callable, optional
-        Called with (stage, done, total, AP).
+    `model` is a key of `LIBRARY` or "linear". `started` is when the time limit of `minutes` began,
+    by `time.perf_counter`; the default is now. `on_progress` is called with (stage, done, total,
+    AP). The result does not depend on the number of processes, `jobs`.
     """
     start = time.perf_counter()
     Registry("model", dict.fromkeys(MODELS)).choose(model)
@@ -127,19 +112,10 @@ def train_model(
         if linear:
             found = _compare_linear(dataset, X, splits, model, processes, on_progress)
         else:
-            left, spent = None, time.perf_counter() - (start if started is None else started)
-            if minutes is not None:
-                left = FIT_SHARE * max(60 * minutes - spent, 1.0)
-            try:
+            with _time_left(minutes, start if started is None else started) as left:
                 found = _compare_library(
                     dataset, X, splits, model, left, processes, seed, on_progress
                 )
-            except TooShortError as error:
-                enough = np.ceil((spent + error.enough / FIT_SHARE) / 6) / 10
-                raise ParameterError(
-                    f"--minutes {minutes:g} is too short for one model, after {spent:.0f} s of "
-                    f"reading and checking the data: use --minutes {enough:g} or more"
-                ) from error
     notes = [] if preprocessor is None else training_warnings(preprocessor, dataset.X)
     notes += [str(one.message) for one in caught]
     return TrainedModel(
@@ -151,6 +127,23 @@ def train_model(
         found.message,
         time.perf_counter() - start,
     )
+
+
+@contextmanager
+def _time_left(minutes: float | None, started: float) -> Iterator[float | None]:
+    """Yield the seconds that are left for fits; ParameterError if they are too few for a model."""
+    if minutes is None:
+        yield None
+        return
+    spent = time.perf_counter() - started
+    try:
+        yield FIT_SHARE * max(60 * minutes - spent, 1.0)
+    except TooShortError as error:
+        enough = np.ceil((spent + error.enough / FIT_SHARE) / 6) / 10
+        raise ParameterError(
+            f"--minutes {minutes:g} is too short for one model, after {spent:.0f} s of reading and "
+            f"checking the data: use --minutes {enough:g} or more"
+        ) from error
 
 
 def _compare_linear(

@@ -105,9 +105,8 @@ def as_trees(model: Any, n_features: int) -> TreeEnsemble:
     if kind == "LGBMClassifier":
         return _joined(_lightgbm_trees(model.booster_.model_to_string()), n_features)
     if kind == "HistGradientBoostingClassifier":
-        found = _joined(_histogram_trees(model, n_features), n_features)
-        base = np.array([float(np.ravel(model._baseline_prediction)[0])])
-        return _with_first_leaf(found, base)
+        base = _leaf(np.ravel(model._baseline_prediction)[:1])
+        return _joined([base, *_histogram_trees(model, n_features)], n_features)
     trees = [_forest_tree(one.tree_) for one in model.estimators_]
     return _joined(trees, n_features, averaged=True, single=True)
 
@@ -148,19 +147,9 @@ def _is_set(code: NDArray[np.int32]) -> NDArray[np.bool_]:
     return np.asarray((code != LEAF) & (code & CATEGORICAL > 0))
 
 
-def _with_first_leaf(trees: TreeEnsemble, value: Floats) -> TreeEnsemble:
-    """Return the ensemble with a constant as its first tree."""
-    return TreeEnsemble(
-        trees.n_features,
-        trees.averaged,
-        trees.single,
-        np.append(0, trees.roots + 1),
-        np.append(np.int32(LEAF), trees.code).astype(np.int32),
-        np.append(value, trees.value),
-        np.append(0, np.where(trees.code == LEAF, 0, trees.right + 1)).astype(np.int32),
-        trees.bit_offsets,
-        trees.bits,
-    )
+def _leaf(value: Floats) -> _Tree:
+    """Return a tree that is a constant."""
+    return _Tree(np.array([LEAF], np.int32), value, np.zeros(1, np.int32), [])
 
 
 def _finite(threshold: Floats) -> Floats:
@@ -208,7 +197,7 @@ def _lightgbm_trees(text: str) -> Iterable[_Tree]:
 def _lightgbm_tree(fields: dict[str, list[str]]) -> _Tree:
     leaves = np.array(fields["leaf_value"], dtype=np.float64)
     if leaves.size == 1:
-        return _Tree(np.array([LEAF], np.int32), leaves, np.zeros(1, np.int32), [])
+        return _leaf(leaves)
     feature, decision = (np.array(fields[n], np.int64) for n in ("split_feature", "decision_type"))
     threshold = _finite(np.array(fields["threshold"], dtype=np.float64))
     splits = feature.size

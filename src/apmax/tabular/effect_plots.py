@@ -47,8 +47,9 @@ def plot_effects(
         elif isinstance(effect, CategoryEffect):
             _category(panel, effect)
             panel.set_xlim(*limits)
-            if len(effect.levels) > MAX_LEVELS:
-                title += f" ({MAX_LEVELS} of {len(effect.levels)} levels shown)"
+            seen = np.count_nonzero(effect.density)
+            if seen > MAX_LEVELS:
+                title += f" ({MAX_LEVELS} of {seen} levels shown)"
         else:
             figure.colorbar(_pair(panel, effect, max(np.abs(limits))), ax=panel)
         panel.set_title(fill(title, TITLE_WIDTH), fontsize=9)
@@ -123,6 +124,7 @@ def _number(panel: Any, effect: NumberEffect) -> None:
 def _category(panel: Any, effect: CategoryEffect) -> None:
     """Draw a bar per category; its shade is the share of the data."""
     order = np.argsort(-effect.density, kind="stable")[:MAX_LEVELS]
+    order = order[effect.density[order] > 0]  # "(other)" may be there for new rows only
     order = order[np.argsort(effect.effect[order], kind="stable")]
     share = effect.density[order] / max(effect.density.max(), 1e-300)
     names = [f"{effect.levels[k][:20]} ({effect.density[k]:.0%})" for k in order]

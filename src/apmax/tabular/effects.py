@@ -10,6 +10,9 @@ from apmax.tabular.columns import Table
 from apmax.tabular.spline import Interpolation
 from apmax.validation import Floats
 
+PAIR = " × "
+"""Stands between the names of the columns of a pair."""
+
 
 @dataclass(frozen=True, eq=False)
 class NumberEffect:
@@ -123,7 +126,7 @@ class PairEffect:
     @property
     def name(self) -> str:
         """Return the names of both columns."""
-        return f"{self.first.name} × {self.second.name}"
+        return f"{self.first.name}{PAIR}{self.second.name}"
 
     def __call__(self, table: Table) -> Floats:
         """Return the contribution to each row."""

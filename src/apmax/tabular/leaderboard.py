@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isnan
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from apmax.splits import standard_error
 from apmax.validation import Floats
+
+HEADER = ("model", "AP ± SE", "to the best ± SE", "log-loss", "seconds", "")
+BEST = "best"
 
 
 class Standing(NamedTuple):
@@ -30,6 +34,28 @@ class Standing(NamedTuple):
     """Time spent on all fits of the model."""
     chosen: bool
     """Whether this model predicts."""
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the cells of `HEADER` for this model; an arrow marks the chosen one."""
+        return (
+            self.model,
+            _with_error(f"{self.ap:.4f}", self.ap_se),
+            _with_error(f"{self.difference:+.4f}", self.difference_se) if self.difference else BEST,
+            f"{self.log_loss:.4f}",
+            f"{self.seconds:.1f}",
+            "←" if self.chosen else "",
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """Return the fields as plain data; None for NaN."""
+        return {
+            name: None if isinstance(value, float) and isnan(value) else value
+            for name, value in self._asdict().items()
+        }
+
+
+def _with_error(value: str, error: float) -> str:
+    return value if isnan(error) else f"{value} ± {error:.4f}"
 
 
 def ranked(ap: dict[str, Floats], log_loss: dict[str, float]) -> list[str]:
@@ -81,16 +107,12 @@ class Leaderboard(Sequence[Standing]):
         return self.standings[place]
 
     def __repr__(self) -> str:
-        width = max([len("model"), *(len(one.model) for one in self)])
-        lines = [
-            f"{'model':<{width}}  {'AP ± SE':>15}  {'to the best ± SE':>16}  log-loss  seconds"
-        ]
-        lines += [
-            f"{one.model:<{width}}  {one.ap:.4f} ± {one.ap_se:.4f}  "
-            f"{one.difference:+.4f} ± {one.difference_se:.4f}  "
-            f"{one.log_loss:8.4f}  {one.seconds:7.1f}{'  chosen' if one.chosen else ''}"
-            for one in self
-        ]
+        rows = [HEADER, *(one.cells() for one in self)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = []
+        for name, *cells in rows:
+            padded = [f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True)]
+            lines.append("  ".join([f"{name:<{widths[0]}}", *padded]).rstrip())
         return "\n".join(lines)
 
 

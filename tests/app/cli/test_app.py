@@ -164,3 +164,27 @@ def test_version_and_completion_import_nothing_heavy() -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "evaluate" in done.stdout
+
+
+NARROW = {
+    "train": "train loans.csv --target defaulted --model trees -o m.apmax",
+    "compare": "compare loans.csv --target defaulted --model trees",
+    "evaluate": "evaluate m.apmax new-loans.csv",
+    "threshold": "threshold m.apmax --top 10% --data new-loans.csv",
+    "predict": "predict m.apmax new-loans.csv --only-alerts",
+}
+
+
+def test_tables_fit_into_a_narrow_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    shown = {name: run(*command.split()).stdout for name, command in NARROW.items()}
+    for name, text in shown.items():
+        assert "…" not in text, name
+        rule = next((line for line in text.splitlines() if "───" in line), "")
+        assert len(rule) <= 60, name
+    assert "to the best ± SE" in shown["train"]
+    assert "←" in shown["compare"]
+    assert "alerts" in shown["evaluate"]
+    monkeypatch.setenv("COLUMNS", "100")
+    assert "seconds" in run(*NARROW["compare"].split()).stdout
+    assert "alerts per 1,000" in run(*NARROW["evaluate"].split()).stdout

@@ -34,3 +34,19 @@ def test_the_data_of_the_demo_have_a_source_and_a_licence() -> None:
     readme = (demo.DATA.parent / "README.md").read_text(encoding="utf-8")
     assert "Creative Commons Attribution 4.0" in readme
     assert "10.24432/C5KS4M" in readme
+
+
+@pytest.mark.parametrize(
+    ("found", "program", "command"),
+    [
+        ("/bin/apmax", "/bin/apmax", "apmax"),
+        (None, ".venv/bin/apmax", ".venv/bin/apmax"),
+        (None, "/lib/apmax/__main__.py", "python -m apmax"),
+    ],
+)
+def test_the_next_command_can_be_run_from_here(
+    monkeypatch: pytest.MonkeyPatch, found: str | None, program: str, command: str
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: found)
+    monkeypatch.setattr("sys.argv", [program])
+    assert demo._apmax() == command

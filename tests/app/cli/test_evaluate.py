@@ -80,6 +80,16 @@ def test_the_top_rows_are_evaluated(model: str) -> None:
     assert [one["rows"] for one in top] == [4, 8, 20, 40]
 
 
+def test_each_rule_is_shown_with_the_precision_that_it_reaches(model: str) -> None:
+    made_loans(20_000, 4).to_csv("many.csv", index=False)
+    points = as_json("evaluate", model, "many.csv")["operating_points"]
+    lines = {line.split("  ")[0].strip(): line for line in
+             run("evaluate", model, "many.csv").stdout.splitlines()}  # fmt: skip
+    for target, point in points.items():
+        shown = "never" if point is None else f"{point['precision']:.1%}"
+        assert shown in lines[f"precision ≥ {float(target):.0%}"]
+
+
 def test_data_without_labels_need_predict(model: str) -> None:
     made_loans(50, 3).drop(columns="defaulted").to_csv("bare.csv", index=False)
     assert "use `apmax predict`" in run("evaluate", model, "bare.csv", fails=True).stderr

@@ -41,7 +41,7 @@ def test_the_stored_threshold_is_used_by_predict(model: str) -> None:
     )
 
 
-@pytest.mark.parametrize("option", ["--precision 0.2", "--recall 0.8", "--top 5%", "--cost 1:20"])
+@pytest.mark.parametrize("option", ["--precision 20%", "--recall 0.8", "--top 5%", "--cost 1:20"])
 def test_what_to_expect_is_printed_with_counts(model: str, option: str) -> None:
     shown = run("threshold", model, *shlex.split(option), "--data", "valid.csv")
     assert "valid.csv: probability ≥ 0." in shown.stdout

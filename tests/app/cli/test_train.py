@@ -66,6 +66,8 @@ def test_the_model_is_trained_on_all_rows_unless_some_are_held_out(folder: Path)
     assert result["warnings"] == []
     result = as_json("train", "loans.csv", "--target", "last", *FAST, "--holdout", "0.2")
     assert (result["rows"], result["test_rows"]) == (480, 120)
+    again = as_json("train", "loans.csv", "--target", "last", *FAST, "--holdout", "20%")
+    assert again["test_ap"] == result["test_ap"]
     both = ("--holdout", "0.2", "--test", "new-loans.csv")
     assert "exclude each other" in run("train", "loans.csv", *both, fails=True).stderr
 

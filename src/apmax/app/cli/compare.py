@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,8 +15,7 @@ from apmax.app.cli.inputs import Columns, Fitting, Labels, Reading
 from apmax.app.cli.report import write_files
 
 if TYPE_CHECKING:  # slow imports are left to the command
-    from rich.table import Table
-
+    from apmax.app.cli.console import ResultTable
     from apmax.app.io import Dataset
     from apmax.app.training import TrainedModel
 
@@ -82,9 +80,11 @@ def show_comparison(
     return trained
 
 
-def leaderboard_table(trained: TrainedModel, dataset: Dataset) -> Table:
+def leaderboard_table(trained: TrainedModel, dataset: Dataset) -> ResultTable:
     """Return the leaderboard as it is printed; the chosen model is marked."""
     import numpy as np
+
+    from apmax.tabular.leaderboard import HEADER
 
     facts, y = trained.model.facts, dataset.labels()
     random = float(np.average(y, weights=dataset.weight))
@@ -98,30 +98,15 @@ def leaderboard_table(trained: TrainedModel, dataset: Dataset) -> Table:
         f"{dataset.source.name}: average precision in {facts['folds']} folds (random "
         f"{random:.4f}; {rows})"
     )
-    table = make_table(title, "model", "AP ± SE", "to the best ± SE", "log-loss", "seconds", "")
+    table = make_table(title, *HEADER, less_important=("seconds", "log-loss"))
     for one in trained.leaderboard:
-        table.add_row(
-            one.model,
-            _with_error(f"{one.ap:.4f}", one.ap_se),
-            _with_error(f"{one.difference:+.4f}", one.difference_se) if one.difference else "best",
-            f"{one.log_loss:.4f}",
-            f"{one.seconds:.1f}",
-            "←" if one.chosen else "",
-            style="bold" if one.chosen else None,
-        )
+        table.add_row(*one.cells(), style="bold" if one.chosen else None)
     return table
 
 
 def leaderboard_json(trained: TrainedModel) -> dict[str, Any]:
-    """Return the leaderboard and the advice as plain data; a missing error is None."""
-    lines = [
-        {
-            name: None if isinstance(value, float) and isnan(value) else value
-            for name, value in one._asdict().items()
-        }
-        for one in trained.leaderboard
-    ]
-    return {"leaderboard": lines, "advice": trained.advice}
+    """Return the leaderboard and the advice as plain data."""
+    return {"leaderboard": [one.plain() for one in trained.leaderboard], "advice": trained.advice}
 
 
 def write_training_report(
@@ -138,7 +123,3 @@ def write_training_report(
 
     report = training_report(trained, dataset, title=title, warnings=notes, command=command_line())
     write_files(console, report, path, csv)
-
-
-def _with_error(value: str, error: float) -> str:
-    return value if isnan(error) else f"{value} ± {error:.4f}"

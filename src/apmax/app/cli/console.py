@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import rich.box
 import rich.console
 import typer
+from rich.cells import cell_len
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -72,12 +73,12 @@ class Console:
         if not (self.quiet or self.as_json):
             self.err.print(f"note: {text}", style="dim")
 
-    def show(self, data: dict[str, Any], table: Table | None = None) -> None:
+    def show(self, data: dict[str, Any], table: ResultTable | None = None) -> None:
         """Print a result: one JSON object with --json, and else the table."""
         if self.as_json:
             sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
         elif table is not None and not self.quiet:
-            self.out.print(table)
+            self.out.print(table.fitted_to(self.out))
 
     def stop(self) -> NoReturn:
         """Exit after Ctrl-C."""
@@ -184,9 +185,29 @@ class ProgressLog:
         return f"progress: {', '.join(filter(None, parts))}"
 
 
-def make_table(title: str, *columns: str) -> Table:
+class ResultTable(Table):
+    """A table for narrow terminals: headers wrap, cells do not, and columns may be left out."""
+
+    less_important: Sequence[str] = ()
+    """Headers of the columns that may be left out, the least important first."""
+
+    def fitted_to(self, console: rich.console.Console) -> Table:
+        """Return the table with as many columns as fit into the terminal."""
+        for column in self.columns:
+            texts = [*map(str, column.cells), *str(column.header).split()]
+            column.min_width = max(map(cell_len, texts), default=0)
+            column.no_wrap = column.min_width >= cell_len(str(column.header))
+        unlimited = console.options.update(width=10_000)
+        for header in self.less_important:
+            if console.measure(self, options=unlimited).minimum <= console.width:
+                break
+            self.columns = [column for column in self.columns if column.header != header]
+        return self
+
+
+def make_table(title: str, *columns: str, less_important: Sequence[str] = ()) -> ResultTable:
     """Return a table whose first column is text and whose others are numbers."""
-    table = Table(
+    table = ResultTable(
         title=title,
         title_justify="left",
         title_style="bold",
@@ -194,8 +215,9 @@ def make_table(title: str, *columns: str) -> Table:
         box=rich.box.SIMPLE_HEAD,
         pad_edge=False,
     )
+    table.less_important = less_important
     for k, column in enumerate(columns):
-        table.add_column(column, justify="left" if k == 0 else "right", no_wrap=k > 0)
+        table.add_column(column, justify="left" if k == 0 else "right")
     return table
 
 

@@ -35,5 +35,11 @@ def demo(
         dataset = load(DATA, target=TARGET)
         page, tables = out / "report.html", out / "tables"
         show_comparison(console, dataset, page, settings=SETTINGS, title=TITLE, csv=tables)
-        command = "apmax" if shutil.which("apmax") else sys.argv[0]
-        console.say(f"to train a model on these data: {command} train {DATA} --target {TARGET}")
+        console.say(f"to train a model on these data: {_apmax()} train {DATA} --target {TARGET}")
+
+
+def _apmax() -> str:
+    """Return what runs the command line from here."""
+    if shutil.which("apmax"):
+        return "apmax"
+    return "python -m apmax" if sys.argv[0].endswith("__main__.py") else sys.argv[0]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,7 +14,11 @@ from apmax.app.cli.console import Console, check_outputs, make_table
 from apmax.app.cli.report import write_model_report
 
 if TYPE_CHECKING:  # slow imports are left to the command
+    from apmax.app.cli.console import ResultTable
+    from apmax.app.decisions import Decision
     from apmax.app.model import Model
+    from apmax.app.report.measures import TopRows
+    from apmax.metrics import OperatingPoint
 
 
 def evaluate(
@@ -31,8 +37,7 @@ def evaluate(
     console: Console = context.obj
     with console.errors():
         from apmax import average_precision
-        from apmax.app.decisions import FEW_ALERTS, at_threshold, shown_threshold
-        from apmax.app.drift import shift_note
+        from apmax.app.decisions import at_threshold
         from apmax.app.report.calibration import calibration
         from apmax.app.report.measures import operating_points, top_rows
         from apmax.app.report.results import ScoredModel
@@ -42,32 +47,21 @@ def evaluate(
         y, mass = scored.dataset.labels(), scored.dataset.weight
         result = ScoredModel(scored.model.name, y, scored.probability, mass)
         ap = average_precision(y, scored.log_odds, sample_weight=mass)
+        points, top, stored = operating_points(result), top_rows(result), None
+        if point := scored.model.operating_point:
+            name = scored.dataset.source.name
+            stored = at_threshold(point.threshold, point.rule, y, scored.probability, name, mass)
         weighted = "" if mass is None else ", weighted"
         rows = f"{y.sum():,} positives in {y.size:,} rows{weighted}"
-        table = make_table(
-            f"AP {ap:.4f} (random {result.prevalence:.4f}; {rows})",
-            *("rule", "precision", "recall", "alerts per 1,000", "probability ≥"),
-        )
-        points, top = operating_points(result), top_rows(result)
-        for target_precision, point in points.items():
-            cells = ["not reachable", "", "", ""]
-            if point is not None:
-                cells = [f"{point.precision:.1%}", f"{point.recall:.1%}"]
-                cells += [f"{1000 * point.alert_rate:.1f}", shown_threshold(point.threshold)]
-            table.add_row(f"precision {target_precision:.0%}", *cells)
-        for one in top:
-            cells = [f"{one.precision:.1%}", f"{one.recall:.1%}", f"{1000 * one.share:.1f}"]
-            table.add_row(f"top {one.share:.0%}", *cells, shown_threshold(one.threshold))
-        stored = scored.model.operating_point
-        if stored is not None:
-            name = scored.dataset.source.name
-            stored = at_threshold(stored.threshold, stored.rule, y, scored.probability, name, mass)
-            precision = f"{stored.precision:.1%}" if stored.alerts else ""
-            cells = [precision, f"{stored.recall:.1%}", f"{1000 * stored.alerts / stored.rows:.1f}"]
-            table.add_row(
-                "stored threshold", *cells, shown_threshold(stored.threshold), style="bold"
-            )
+        title = f"AP {ap:.4f} (random {result.prevalence:.4f}; {rows})"
         verdict = calibration(result).sentence
+        remedy = (
+            f"if AP is below that of training{_cross_validated(scored.model)}, train again with "
+            "recent rows"
+        )
+        drift = options.measure_drift(
+            console, scored.model, scored.dataset, scored.probability, remedy
+        )
         found = {
             "average_precision": ap,
             "rows": int(y.size),
@@ -79,31 +73,61 @@ def evaluate(
             "top": [one._asdict() for one in top],
             "stored_threshold": stored and asdict(stored),
             "calibration": verdict,
+            "drift": drift,
+            "warnings": scored.warnings,
         }
-        shifts = scored.model.shifts(scored.dataset.X, scored.probability)
-        drift = [shift._asdict() for shift in shifts]
-        console.show({**found, "drift": drift, "warnings": scored.warnings}, table)
+        console.show(found, _alerts_table(title, points, top, stored))
         console.say(verdict)
-        if note := shift_note(shifts):
-            console.note(note)
-            console.note(
-                f"if AP is below that of training{_cross_validated(scored.model)}, train again "
-                "with recent rows"
-            )
         if stored is None:
-            reached = [
-                precision
-                for precision, point in points.items()
-                if point is not None and point.alert_rate * y.size >= FEW_ALERTS
-            ]
-            rule = f"--precision {min(0.8, max(reached))}" if reached else "--top 5%"
-            console.say(
-                f"to choose when to alert: apmax threshold {model} {rule} --data FILE\n"
-                "FILE should have other labelled rows than these, because a threshold does "
-                "slightly worse on new rows than on those that chose it."
-            )
+            console.say(_next_step(model, points, y.size))
         if report is not None:
             write_model_report(console, report, scored)
+
+
+def _alerts_table(
+    title: str,
+    points: dict[float, OperatingPoint | None],
+    top: list[TopRows],
+    stored: Decision | None,
+) -> ResultTable:
+    """Return what alerts by each rule are worth on these rows."""
+    from apmax.app.decisions import shown_threshold
+
+    header = ("rule", "precision", "recall", "alerts per 1,000", "threshold")
+    table = make_table(title, *header)
+
+    def add(rule: str, one: Any, rate: float, style: str | None = None) -> None:
+        precision = "" if isnan(one.precision) else f"{one.precision:.1%}"
+        cells = (precision, f"{one.recall:.1%}", f"{1000 * rate:.1f}")
+        table.add_row(rule, *cells, shown_threshold(one.threshold), style=style)
+
+    for target, point in points.items():
+        if point is None:
+            table.add_row(f"precision ≥ {target:.0%}", "never", "", "", "")
+        else:
+            add(f"precision ≥ {target:.0%}", point, point.alert_rate)
+    for one in top:
+        add(f"top {one.share:.0%}", one, one.share)
+    if stored is not None:
+        add("stored threshold", stored, stored.alerts / stored.rows, style="bold")
+    return table
+
+
+def _next_step(model: Path, points: dict[float, OperatingPoint | None], rows: int) -> str:
+    """Say how to store a threshold, for a precision that enough alerts have."""
+    from apmax.app.decisions import FEW_ALERTS
+
+    reached = [
+        precision
+        for precision, point in points.items()
+        if point is not None and point.alert_rate * rows >= FEW_ALERTS
+    ]
+    rule = f"--precision {min(0.8, max(reached)):.0%}" if reached else "--top 5%"
+    return (
+        f"to choose when to alert: apmax threshold {model} {rule} --data FILE\n"
+        "FILE should have other labelled rows than these, because a threshold does slightly worse "
+        "on new rows than on those that chose it."
+    )
 
 
 def _cross_validated(model: Model) -> str:

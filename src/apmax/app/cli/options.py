@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -65,13 +65,27 @@ def check_leaks(
 
     InputError is raised instead with `strict`.
     """
-    from apmax.app.leaks import check_columns, check_test, refuse
+    from apmax.app.leaks import check_columns, refuse
+    from apmax.app.shared_rows import check_test
 
     findings = check_columns(dataset) + ([] if test is None else check_test(dataset, test))
     if strict:
         refuse(findings)
     console.warn([finding.message for finding in findings])
     return findings
+
+
+def measure_drift(
+    console: Console, model: Model, dataset: Dataset, probability: Floats, remedy: str
+) -> list[dict[str, Any]]:
+    """Return the shifts since training as plain data; note large ones, and what to do."""
+    from apmax.app.drift import shift_note
+
+    shifts = model.shifts(dataset.X, probability)
+    if note := shift_note(shifts):
+        console.note(note)
+        console.note(remedy)
+    return [shift._asdict() for shift in shifts]
 
 
 class Scored(NamedTuple):
@@ -105,41 +119,10 @@ def score_labelled_data(
     `measuring` says that the stored threshold is measured on these rows.
     """
     from apmax.app.files import digest
-    from apmax.app.io import load
     from apmax.app.model import load_model
-    from apmax.app.roles import Roles, read_weights
-    from apmax.app.target import same_label
 
     loaded = load_model(model)
-    wanted = labels.positive or loaded.positive
-    try:
-        dataset = load(
-            data,
-            target=labels.target or loaded.target,
-            positive=wanted,
-            against_rest=labels.rest or loaded.against_rest,
-            text=loaded.text_columns(),
-            roles=Roles(weight=weight),
-            drop_unlabelled=labels.drop_unlabelled,
-            trained_on=(loaded.positive, loaded.negative),
-            **reading.arguments(loaded.number_formats()),
-        )
-    except UnknownNameError as error:
-        if labels.target is not None or "--weight" in str(error):
-            raise
-        raise ParameterError(
-            f"{data} has no column {loaded.target!r}, the target of the model: name the column of "
-            "the labels with --target, or use `apmax predict` for data without labels"
-        ) from None
-    dataset.labels()
-    if weight is None and loaded.weight is not None and loaded.weight in dataset.X:
-        dataset = replace(dataset, weight=read_weights(dataset.X[loaded.weight]))
-    found = [label for label in dataset.counts if same_label(label, loaded.positive)]
-    if found and not same_label(wanted, loaded.positive):
-        raise ParameterError(
-            f"`--positive` = {wanted!r} is not what the model was trained for: it finds "
-            f"{found[0]!r}"
-        )
+    dataset = _labelled_data(loaded, data, labels, reading, weight)
     notes = loaded.warnings_for(dataset)
     if digest(data) is not None and digest(data) == loaded.facts.get("data_sha256"):
         notes.append(
@@ -154,3 +137,43 @@ def score_labelled_data(
         )
     console.warn(notes)
     return Scored(loaded, dataset, loaded.log_odds(dataset.X), notes)
+
+
+def _labelled_data(
+    model: Model, data: Path, labels: Labels, reading: Reading, weight: str | None
+) -> Dataset:
+    """Load labelled data for a model; ParameterError if their labels are not those of training."""
+    from apmax.app.io import load
+    from apmax.app.roles import Roles, read_weights
+    from apmax.app.target import same_label
+
+    wanted = labels.positive or model.positive
+    try:
+        dataset = load(
+            data,
+            target=labels.target or model.target,
+            positive=wanted,
+            against_rest=labels.rest or model.against_rest,
+            text=model.text_columns(),
+            roles=Roles(weight=weight),
+            drop_unlabelled=labels.drop_unlabelled,
+            trained_on=(model.positive, model.negative),
+            **reading.arguments(model.number_formats()),
+        )
+    except UnknownNameError as error:
+        if labels.target is not None or "--weight" in str(error):
+            raise
+        raise ParameterError(
+            f"{data} has no column {model.target!r}, the target of the model: name the column of "
+            "the labels with --target, or use `apmax predict` for data without labels"
+        ) from None
+    dataset.labels()
+    found = [label for label in dataset.counts if same_label(label, model.positive)]
+    if found and not same_label(wanted, model.positive):
+        raise ParameterError(
+            f"`--positive` = {wanted!r} is not what the model was trained for: it finds "
+            f"{found[0]!r}"
+        )
+    if weight is None and model.weight is not None and model.weight in dataset.X:
+        return replace(dataset, weight=read_weights(dataset.X[model.weight]))
+    return dataset

@@ -10,8 +10,8 @@ import typer
 
 from apmax.app.cli.console import Console, check_outputs
 from apmax.app.cli.inputs import DropUnlabelled, Labels, Reading
-from apmax.app.cli.options import Data, ModelFile
-from apmax.app.cli.threshold import Cost, Precision, Recall, Top, choose_on
+from apmax.app.cli.options import Data, ModelFile, measure_drift
+from apmax.app.cli.threshold import SHARE, Cost, Precision, Recall, Top, choose_on
 from apmax.errors import InputError, ParameterError
 
 if TYPE_CHECKING:  # slow imports are left to the command
@@ -36,7 +36,8 @@ def predict(
         typer.Option("--id", help="Column to copy to the output. Default: --id of train."),
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="Label rows with at least this probability as positive.")
+        str | None,
+        typer.Option(metavar=SHARE, help="Label rows with at least this probability as positive."),
     ] = None,
     precision: Precision = None,
     recall: Recall = None,
@@ -77,8 +78,7 @@ def predict(
         import pandas as pd
         from scipy.special import expit
 
-        from apmax.app.decisions import make_rule
-        from apmax.app.drift import shift_note
+        from apmax.app.decisions import make_rule, select
         from apmax.app.io import load
         from apmax.app.model import load_model
         from apmax.validation import check_real
@@ -100,59 +100,70 @@ def predict(
             **reading.arguments(loaded.number_formats()),
         )
         columns = _identifiers(dataset, identifier, loaded.id)
-        if not allow_empty:
-            _check_columns(loaded, dataset)
+        notes = _notes(loaded, dataset, allow_empty)
         chosen = None
         if rule is not None and valid is not None:
             labels = Labels(drop_unlabelled=drop_unlabelled)
             chosen = choose_on(console, model, valid, rule, labels, reading)[1]
         log_odds = loaded.log_odds(dataset.X)
-        notes = loaded.warnings_for(dataset)
         console.warn(notes)
         probability = expit(log_odds)
-        shifts = loaded.shifts(dataset.X, probability)
-        if note := shift_note(shifts):
-            console.note(note)
-            console.note(
-                f"run `apmax evaluate {model} FILE` on labelled rows like these, and train again "
-                "if AP has fallen"
-            )
-        alerts, decision = _decide(console, loaded, rule, chosen, probability)
+        remedy = (
+            f"run `apmax evaluate {model} FILE` on labelled rows like these, and train again if AP "
+            "has fallen"
+        )
+        drift = measure_drift(console, loaded, dataset, probability, remedy)
+        used = _used_rule(loaded, rule, chosen)
+        alerts = select(used, probability)
+        if rule is None and loaded.operating_point is None:
+            _check_default(console, alerts, probability)
         label = np.where(alerts, loaded.positive, loaded.negative)
         scores = dict(zip(OUTPUT, (probability, log_odds, label), strict=True))
-        if only_alerts and not any(pd.Series(one).is_unique for one in columns.values()):
-            columns = {"row": np.arange(1, probability.size + 1), **columns}
         frame = pd.DataFrame({**columns, **scores})
         if only_alerts:
-            frame = frame[alerts].sort_values("probability", ascending=False, kind="stable")
+            frame = _sorted_alerts(frame, alerts, [*columns])
         if explain:
             frame = _with_reasons(console, frame, loaded, dataset, explain)
-        drift = [shift._asdict() for shift in shifts]
-        result = {"decision": decision, "drift": drift, "warnings": notes}
+        count, rows = int(alerts.sum()), probability.size
+        decision = {"rule": used.text, "threshold": used.threshold, "alerts": count}
         default = "" if rule or loaded.operating_point else "; no threshold is stored"
-        how = f"{_in_words(decision)}{default}"
-        found = f"{decision['alerts']:,} labelled {loaded.positive!r} ({how})"
-        _write(console, frame, out, probability.size, found, result)
+        found = (
+            f"{rows:,} row{'s' * (rows != 1)}, {count:,} labelled {loaded.positive!r} "
+            f"({used}{default})"
+        )
+        result = {"decision": decision, "drift": drift, "warnings": notes}
+        _write(console, frame, out, found, {"rows": rows, "out": str(out)}, result)
 
 
 def _write(
-    console: Console, frame: Any, out: Path | None, rows: int, found: str, result: dict[str, Any]
+    console: Console,
+    frame: Any,
+    out: Path | None,
+    found: str,
+    written: dict[str, Any],
+    result: dict[str, Any],
 ) -> None:
     """Write the table of predictions to a file or to stdout, and say what was found."""
     from apmax.app.files import write_file
 
-    found = f"{rows:,} row{'s' * (rows != 1)}, {found}"
     if out is not None:
         parquet = out.suffix.lower() == ".parquet"
         stored = frame.to_parquet(None, index=False) if parquet else frame.to_csv(index=False)
         write_file(out, stored if parquet else stored.encode())
-        console.show({"rows": rows, "out": str(out), **result})
+        console.show({**written, **result})
         console.say(f"{found} → {out}")
     elif console.as_json:
         console.show({**frame.to_dict("list"), **result})
     else:
         console.note(found)
         frame.to_csv(sys.stdout, index=False)
+
+
+def _sorted_alerts(frame: Any, alerts: Mask, columns: list[str]) -> Any:
+    """Return the alerts, the highest probability first, with row numbers unless IDs are unique."""
+    if not any(frame[name].is_unique for name in columns):
+        frame.insert(0, "row", range(1, len(frame) + 1))
+    return frame[alerts].sort_values("probability", ascending=False, kind="stable")
 
 
 def _with_reasons(console: Console, frame: Any, model: Model, dataset: Dataset, count: int) -> Any:
@@ -165,15 +176,16 @@ def _with_reasons(console: Console, frame: Any, model: Model, dataset: Dataset, 
     return frame.assign(**reasons)
 
 
-def _check_columns(model: Model, dataset: Dataset) -> None:
-    """Raise InputError if a column that the model relies on has no usable value."""
-    if model.preprocessor is not None:
-        model.preprocessor.check_columns(dataset.X)
-    if lost := model.lost_columns(dataset.X):
+def _notes(model: Model, dataset: Dataset, allow_empty: bool) -> list[str]:
+    """Return warnings about new data; InputError if a column has no value that can be used."""
+    found = model.differences(dataset.X)
+    lost = [one.text for one in found if one.lost]
+    if lost and not allow_empty:
         raise InputError(
             f"{dataset.source}: {'; '.join(lost)}: correct the file, or predict without these "
             "values with --allow-empty"
         )
+    return [*dataset.notes, *(one.text for one in found)]
 
 
 def _check_rule(rule: Rule | None, model: Path, valid: Path | None) -> None:
@@ -188,38 +200,25 @@ def _check_rule(rule: Rule | None, model: Path, valid: Path | None) -> None:
         raise ParameterError("--valid is for --precision, --recall and --cost: leave it out")
 
 
-def _decide(
-    console: Console, model: Model, rule: Rule | None, chosen: Decision | None, probability: Floats
-) -> tuple[Mask, dict[str, Any]]:
-    """Return the rows labelled as positive, and how they were chosen."""
-    from apmax.app.decisions import Rule, select
+def _used_rule(model: Model, rule: Rule | None, chosen: Decision | None) -> Rule:
+    """Return the given rule, the threshold chosen or stored on labelled data, or 0.5."""
+    from apmax.app.decisions import Rule
 
     stored = model.operating_point if rule is None else chosen
-    if stored is not None:
-        where = "" if rule is not None else ", stored in the model"
-        used = Rule("threshold", stored.threshold, f"{stored}{where}")
-    else:
-        used = rule or Rule("threshold", 0.5, "probability ≥ 0.5")
-    alerts = select(used, probability)
-    count, rows = int(alerts.sum()), probability.size
-    if rule is None and stored is None and count < 0.5 * probability.sum():
+    if stored is None:
+        return rule or Rule("threshold", 0.5, "probability ≥ 0.5")
+    where = "" if rule is not None else ", stored in the model"
+    return Rule("threshold", stored.threshold, f"{stored}{where}")
+
+
+def _check_default(console: Console, alerts: Mask, probability: Floats) -> None:
+    """Point out that a threshold of 0.5 finds far fewer rows than there are positives."""
+    if alerts.sum() < 0.5 * probability.sum():
         console.note(
-            f"{count:,} of {rows:,} rows have probability ≥ 0.5, and about "
+            f"{alerts.sum():,} of {alerts.size:,} rows have probability ≥ 0.5, and about "
             f"{probability.sum():,.0f} positives are expected: choose with --top, --threshold or "
             "--cost, or store a threshold for a precision with `apmax threshold`"
         )
-    threshold = None if used.kind in ("rows", "share") else used.value
-    return alerts, {"rule": used.text, "threshold": threshold, "alerts": count}
-
-
-def _in_words(decision: dict[str, Any]) -> str:
-    """Return the rule, with its threshold unless it is one."""
-    from apmax.app.decisions import shown_threshold
-
-    rule, threshold = str(decision["rule"]), decision["threshold"]
-    if threshold is None or rule.startswith("probability"):
-        return rule
-    return f"{rule}: probability ≥ {shown_threshold(threshold)}"
 
 
 def _identifiers(dataset: Dataset, given: str | None, default: str | None) -> dict[str, Any]:

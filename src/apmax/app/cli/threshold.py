@@ -12,13 +12,22 @@ from apmax.app.cli.console import Console, check_outputs, make_table
 from apmax.errors import ParameterError
 
 if TYPE_CHECKING:  # slow imports are left to the command
+    from apmax.app.cli.console import ResultTable
     from apmax.app.decisions import Decision, Rule
 
+SHARE = "SHARE"
+"""Shown for options that take 0.8 or 80%."""
 Precision = Annotated[
-    float | None, typer.Option(help="Find as many positives as possible with this precision.")
+    str | None,
+    typer.Option(
+        metavar=SHARE, help="Find as many positives as possible with this precision: 0.8 or 80%."
+    ),
 ]
 Recall = Annotated[
-    float | None, typer.Option(help="Find this share of the positives with the highest precision.")
+    str | None,
+    typer.Option(
+        metavar=SHARE, help="Find this share of the positives with the highest precision."
+    ),
 ]
 Top = Annotated[
     str | None, typer.Option(help='Alert on the rows of highest probability: "100" or "5%".')
@@ -53,11 +62,8 @@ def threshold(
     with console.errors():
         from dataclasses import asdict, replace
 
-        import numpy as np
-
-        from apmax.app.decisions import FEW_ALERTS, make_rule, shown_threshold
+        from apmax.app.decisions import FEW_ALERTS, make_rule
         from apmax.app.model import save_model
-        from apmax.app.report.calibration import wilson
 
         check_outputs(model, inputs=[data])
         rule = make_rule(precision=precision, recall=recall, top=top, cost=cost)
@@ -72,25 +78,34 @@ def threshold(
             )
             console.warn(notes[-1:])
         save_model(replace(scored.model, operating_point=chosen), model)
-        title = f"{chosen}: probability ≥ {shown_threshold(chosen.threshold)}"
-        table = make_table(title, "on these rows", "share", "95 % interval", "rows")
-        parts = {
-            "alerts": (chosen.alerts, chosen.rows),
-            "precision": (chosen.true_alerts, chosen.alerts),
-            "recall": (chosen.true_alerts, chosen.positives),
-        }
-        for name, (part, whole) in parts.items():
-            low, high = wilson(np.array(part / whole), np.array(whole))
-            interval = "" if name == "alerts" else f"{float(low):.1%} to {float(high):.1%}"
-            rows = f"{part:,.10g} of {whole:,.10g}"
-            table.add_row(name, f"{part / whole:.1%}", interval, rows)
         shares = {"precision": chosen.precision, "recall": chosen.recall}
-        result = {"model": str(model), **asdict(chosen), **shares}
-        console.show({**result, "warnings": notes}, table)
+        result = {"model": str(model), **asdict(chosen), **shares, "warnings": notes}
+        console.show(result, _expectations(chosen))
         console.say(
             f"stored in {model}; `apmax predict` uses it by default. Precision and recall are "
             "slightly lower on new rows than on those that chose the threshold."
         )
+
+
+def _expectations(chosen: Decision) -> ResultTable:
+    """Return the shares of alerts, precision and recall, with intervals and counts."""
+    import numpy as np
+
+    from apmax.app.decisions import shown_threshold
+    from apmax.app.report.calibration import wilson
+
+    title = f"{chosen}: probability ≥ {shown_threshold(chosen.threshold)}"
+    table = make_table(title, "on these rows", "share", "95 % interval", "rows")
+    parts = {
+        "alerts": (chosen.alerts, chosen.rows),
+        "precision": (chosen.true_alerts, chosen.alerts),
+        "recall": (chosen.true_alerts, chosen.positives),
+    }
+    for name, (part, whole) in parts.items():
+        low, high = wilson(np.array(part / whole), np.array(whole))
+        interval = "" if name == "alerts" else f"{float(low):.1%} to {float(high):.1%}"
+        table.add_row(name, f"{part / whole:.1%}", interval, f"{part:,.10g} of {whole:,.10g}")
+    return table
 
 
 def choose_on(

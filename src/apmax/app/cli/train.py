@@ -15,6 +15,7 @@ from apmax.app.cli import inputs, options
 from apmax.app.cli.compare import leaderboard_json, leaderboard_table, write_training_report
 from apmax.app.cli.console import Console, check_outputs, command_line
 from apmax.app.cli.report import write_model_report
+from apmax.app.cli.threshold import SHARE
 from apmax.errors import ApmaxError
 
 if TYPE_CHECKING:  # slow imports are left to the command
@@ -35,8 +36,10 @@ def train(
     fitting: inputs.Fitting,
     test: Annotated[Path | None, typer.Option(help="Test data, not used for training.")] = None,
     holdout: Annotated[
-        float | None,
-        typer.Option(help="Share of the rows to keep for a test instead of training, as 0.2."),
+        str | None,
+        typer.Option(
+            metavar=SHARE, help="Share of the rows to keep for a test instead of training: 20%."
+        ),
     ] = None,
     report: options.ReportFile = None,
     columns: inputs.Columns,
@@ -52,6 +55,7 @@ def train(
     """
     console: Console = context.obj
     with console.errors():
+        from apmax.app.decisions import read_share
         from apmax.app.files import digest
         from apmax.app.folds import hold_out
         from apmax.app.model import save_model
@@ -67,7 +71,8 @@ def train(
         if test is not None:
             tested = _load_test(dataset, test, labels, reading)
         elif holdout is not None:
-            learnt, tested = hold_out(dataset, holdout, fitting.seed)
+            share = read_share(holdout, "--holdout")
+            learnt, tested = hold_out(dataset, share, fitting.seed)
         findings = options.check_leaks(console, dataset, fitting.strict, tested if test else None)
         trained = fit(console, learnt, **fitting.settings())
         console.warn(trained.warnings)

@@ -130,21 +130,24 @@ def _panel(effect: Effect, number: int, size: float, limits: tuple[float, float]
         svg = to_svg(plot_effect(effect, limits), f"effect{number}")
         return Panel(effect.name, effect.importance, svg=svg)
     if isinstance(effect, CategoryEffect):
-        share = effect.density * np.square(effect.effect)
-        order = np.argsort(-share, kind="stable")[:MAX_LEVELS]
+        seen = np.flatnonzero(effect.density)  # "(other)" may be there for new rows only
+        share = effect.density[seen] * np.square(effect.effect[seen])
+        order = seen[np.argsort(-share, kind="stable")[:MAX_LEVELS]]
         order = order[np.argsort(-effect.effect[order], kind="stable")]
         bars = [
             Bar(
-                f"{effect.levels[k]} ({effect.density[k]:.0%})",
+                f"{effect.levels[k]} ({_percent(effect.density[k])})",
                 float(effect.effect[k]),
                 50 * abs(float(effect.effect[k])) / size,
             )
             for k in order
         ]
-        return Panel(
-            effect.name, effect.importance, bars=bars, hidden=len(effect.levels) - len(bars)
-        )
+        return Panel(effect.name, effect.importance, bars=bars, hidden=seen.size - len(bars))
     return _heat_map(effect, size)
+
+
+def _percent(share: float) -> str:
+    return "<1%" if share < 0.005 else f"{share:.0%}"
 
 
 def _heat_map(effect: PairEffect, size: float) -> Panel:

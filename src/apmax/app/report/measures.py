@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +14,12 @@ from sklearn.metrics import log_loss, roc_curve
 from apmax.app.decisions import rounded_down
 from apmax.app.report.results import ScoredModel
 from apmax.errors import UnreachableTargetError
-from apmax.metrics import OperatingPoint, average_precision, operating_point
+from apmax.metrics import (
+    OperatingPoint,
+    alerts_by_threshold,
+    average_precision,
+    operating_point,
+)
 from apmax.validation import Floats
 
 Counts = NDArray[np.int64]
@@ -61,24 +67,12 @@ def operating_points(result: ScoredModel) -> dict[float, OperatingPoint | None]:
     return found
 
 
-def count_alerts(
-    result: ScoredModel, keep: tuple[float, ...] = (), most: int = MAX_POINTS
-) -> Alerts:
+def count_alerts(result: ScoredModel, keep: Sequence[float] = (), most: int = MAX_POINTS) -> Alerts:
     """Count alerts at every distinct probability, thinned to about `most` thresholds and `keep`."""
-    thresholds, true, total = _at_least(result)
+    thresholds, true, total = alerts_by_threshold(result.y, result.probabilities, result.weight)
     chosen = _spread(total, np.searchsorted(thresholds, keep), most)
     labels = _labels(thresholds, chosen)
     return Alerts(thresholds[chosen], labels, true[chosen], total[chosen], true[0], total[0])
-
-
-def _at_least(result: ScoredModel) -> tuple[Floats, Floats, Floats]:
-    """Return distinct probabilities, ascending, and positives and rows at or above each."""
-    ascending = np.argsort(result.probabilities)
-    p, v = result.probabilities[ascending], result.mass[ascending]
-    first = np.append(True, p[1:] != p[:-1])
-    total = np.cumsum(v[::-1])[::-1]
-    true = np.cumsum((v * result.y[ascending])[::-1])[::-1]
-    return p[first], true[first], total[first]
 
 
 def _labels(thresholds: Floats, chosen: Counts) -> list[str]:
@@ -187,7 +181,8 @@ class TopRows(NamedTuple):
 
 def top_rows(result: ScoredModel, shares: tuple[float, ...] = TOP_SHARES) -> list[TopRows]:
     """Return what the top of the ranking contains; at least one row for each share."""
-    thresholds, true, total = (values[::-1] for values in _at_least(result))
+    counted = alerts_by_threshold(result.y, result.probabilities, result.weight)
+    thresholds, true, total = (values[::-1] for values in counted)
     true, total = np.append(0.0, true), np.append(0.0, total)
     found = []
     for share in shares:

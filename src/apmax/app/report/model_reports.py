@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.special import expit
 
 from apmax.app.io import Dataset
@@ -34,18 +35,8 @@ def training_report(
 ) -> Report:
     """Return a report of all models that were compared, on the rows that they were not fitted to.
 
-    Parameters
-    ----------
-    trained : TrainedModel
-        The result of `train_model`.
-    dataset : Dataset
-        The data it was given.
-    title : str, optional
-        The default is the name of the data file.
-    warnings : sequence of str
-        Problems that are shown first.
-    command : str
-        The command that was run.
+    `dataset` is the one that `train_model` was given; the default title is the name of its file.
+    The other arguments are as in :class:`Report`.
     """
     y, model = dataset.labels(), trained.model
     seen = ~np.any([np.isnan(one) for one in trained.out_of_fold.values()], axis=0)
@@ -84,20 +75,8 @@ def model_report(
 ) -> Report:
     """Return a report of one model on labelled data, with the drift since its training.
 
-    Parameters
-    ----------
-    model : Model
-        The model.
-    dataset : Dataset
-        Labelled data that it was not fitted to.
-    log_odds : ndarray
-        Its log-odds of these rows.
-    warnings : sequence of str
-        Problems that are shown first.
-    command : str
-        The command that was run.
-    note : str
-        Where the probabilities come from.
+    `log_odds` are those of the model for rows that it was not fitted to; `note` says where they
+    come from. The other arguments are as in :class:`Report`.
     """
     y, probabilities = dataset.labels(), np.asarray(expit(log_odds))
     facts = {**provenance(dataset.source), **_labels(model)}
@@ -161,7 +140,21 @@ def _explanation(model: Model, dataset: Dataset) -> dict[str, Any]:
             "effects": tuple(members[ADDITIVE][0].shape_functions_.values()),
             "effects_of": name,
         }
-    if [*members] == [LOGISTIC] and dataset.is_table:
-        traced = traced_effects(model.features(dataset.X), model.explain(dataset.X))
+    if [*members] == [LOGISTIC]:
+        features = model.features(dataset.X)
+        if not hasattr(features, "columns"):
+            features = pd.DataFrame(features, columns=model.feature_names())
+        traced = traced_effects(features, model.explain(dataset.X))
         return {"effects": tuple(traced), "effects_of": model.name}
-    return {}
+    return {"no_effects": _no_effects(model)}
+
+
+def _no_effects(model: Model) -> str:
+    """Say that the model has no effects, and which one has, with its AP in training."""
+    additive = [one for one in model.leaderboard or () if one.model == ADDITIVE]
+    compared = "".join(f", whose AP in training is {one.ap:.3f}" for one in additive)
+    return (
+        f"{model.name} is not a sum of effects of columns, so no column has a curve. To read "
+        f"effects, train with --model {ADDITIVE}{compared}. For the reasons of single rows, use "
+        "`apmax predict --explain 3`."
+    )

@@ -89,15 +89,19 @@ def render(report: Report) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"share": share, "number": number, "probability": probability}
-    stored = () if report.threshold is None else _reached(report.winner, report.threshold)
+    stored = report.threshold
+    if stored is not None and stored > report.winner.probabilities.max():
+        stored = None  # no row reaches it
     models = [
-        _measure(result, stored if result is report.winner else ()) for result in report.results
+        _measure(result, stored if result is report.winner else None) for result in report.results
     ]
     best = next(k for k, result in enumerate(report.results) if result is report.winner)
-    winner, start = report.winner, models[best].index_of(stored[0]) if stored else None
-    if start is not None:
-        _name_stored(models[best], start, float(report.threshold or 0.0))
-    curves = draw_precision_recall(report.results, best, range(len(models)))
+    winner, start = report.winner, None
+    if stored is not None:
+        start = models[best].index_of(stored)
+        _name_stored(models[best], start, stored)
+    measured = [(one.result, one.alerts, one.band) for one in models]
+    curves = draw_precision_recall(measured, best, range(len(models)))
     shown, others = panels(report.effects)
     script = _asset("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -162,12 +166,6 @@ def probability(value: float) -> str:
     return f"{value:#.2g}" if 0 < value < 0.99 else f"{value:.4g}"
 
 
-def _reached(result: ScoredModel, threshold: float) -> tuple[float, ...]:
-    """Return the lowest probability that reaches the threshold, if there is one."""
-    reached = result.probabilities[result.probabilities >= threshold]
-    return (float(reached.min()),) if reached.size else ()
-
-
 def _name_stored(model: Measured, start: int, threshold: float) -> None:
     """Show the stored threshold as the commands do, if that selects the same rows."""
     p, shown = model.result.probabilities, rounded_down(threshold, 4)
@@ -175,9 +173,10 @@ def _name_stored(model: Measured, start: int, threshold: float) -> None:
         model.alerts.labels[start] = shown_threshold(threshold)
 
 
-def _measure(result: ScoredModel, stored: tuple[float, ...]) -> Measured:
+def _measure(result: ScoredModel, stored: float | None) -> Measured:
     points = operating_points(result)
-    keep = (*(point.threshold for point in points.values() if point is not None), *stored)
+    keep = [point.threshold for point in points.values() if point is not None]
+    keep += [] if stored is None else [stored]
     return Measured(
         result,
         points,

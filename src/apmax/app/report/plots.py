@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from scipy.special import expit, logit
 
 from apmax.app.report.calibration import calibration
-from apmax.app.report.measures import bootstrap_band, count_alerts
+from apmax.app.report.measures import Alerts, Band, bootstrap_band, count_alerts
 from apmax.app.report.results import ScoredModel
 from apmax.tabular import effect_plots
 from apmax.tabular.effects import NumberEffect
@@ -47,37 +47,29 @@ TICKS = (0.01, 0.1, 0.5, 0.9, 0.99, 1e-3, 0.999, 1e-4, 0.9999, 0.03, 0.3, 0.7, 0
 
 def plot_precision_recall(results: Sequence[ScoredModel], winner: int = 0) -> Axes:
     """Plot precision against recall, and a 95 % bootstrap band of one model."""
-    axes = draw_precision_recall(results, winner, bands=[winner])
+    curves = [(result, count_alerts(result), bootstrap_band(result)) for result in results]
+    axes = draw_precision_recall(curves, winner, bands=[winner])
     for label in axes.legend(frameon=False).get_texts():
         label.set_parse_math(False)
     return axes
 
 
 def draw_precision_recall(
-    results: Sequence[ScoredModel], winner: int, bands: Sequence[int]
+    curves: Sequence[tuple[ScoredModel, Alerts, Band]], winner: int, bands: Sequence[int]
 ) -> Axes:
     """Plot the curves of all models without a legend; groups are named line-0, band-0 and so on."""
     axes = _new_axes()
-    axes.axhline(results[0].prevalence, color=CONTEXT, linewidth=0.8, linestyle=":")
-    for k, result in enumerate(results):
-        alerts, band = count_alerts(result), bootstrap_band(result)
-        color = MODEL if k == winner else CONTEXT
+    axes.axhline(curves[0][0].prevalence, color=CONTEXT, linewidth=0.8, linestyle=":")
+    for k, (result, alerts, band) in enumerate(curves):
         if k in bands:
-            shade: dict[str, Any] = {
-                "color": MODEL,
-                "alpha": 0.14,
-                "linewidth": 0,
-                "gid": f"band-{k}",
-            }
-            axes.fill_between(band.recall, band.low, band.high, **shade)
-        recall = np.append(alerts.recall, 0.0)
-        precision = np.append(alerts.precision, alerts.precision[-1])
+            area = axes.fill_between(band.recall, band.low, band.high, color=MODEL, alpha=0.14)
+            area.set(linewidth=0, gid=f"band-{k}")
         axes.step(
-            recall,
-            precision,
+            np.append(alerts.recall, 0.0),
+            np.append(alerts.precision, alerts.precision[-1]),
             where="post",
             label=f"{result.name}, AP {band.ap:.3f}",
-            color=color,
+            color=MODEL if k == winner else CONTEXT,
             linewidth=2.2 if k == winner else 1.0,
             linestyle="solid" if k == winner else STYLES[k % len(STYLES)],
             zorder=3 if k == winner else 2,

@@ -78,6 +78,8 @@ class Report:
     """Features of a linear model and their weights per standard deviation, largest first."""
     effects_of: str = ""
     """Name of the model with these effects or coefficients; by default the winner."""
+    no_effects: str = ""
+    """Why there are no effects, and which model has some."""
     drift: Sequence[Shift] = ()
     """Shifts since training, from `apmax.app.drift.psi`."""
     warnings: Sequence[str] = ()
