@@ -92,10 +92,8 @@ def sample_negatives(
     Notes
     -----
     The files are read twice; the first pass reads labels only. Integers of CSV files are read as
-    float64. A sample is enough if negatives near the top of the ranking are many in it. On 5·10⁶
-    rows with 43,000 positives and an AP of 0.25, the test AP of a fit to ten negatives per positive
-    was that of a fit to all rows. On 2·10⁶ rows with 1,400 positives and an AP of 0.28 it was 0.06
-    below, and 0.02 with 200,000 negatives: fit all rows if positives are that few.
+    float64. A sample is enough if negatives near the top of the ranking are many in it. With fewer
+    than 5,000 positives, prefer a fit to all rows.
     """
     if per_positive is not None:
         check_real(per_positive, "per_positive", above=0, why="it is the number of negatives")
