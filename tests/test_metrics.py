@@ -102,11 +102,15 @@ def test_an_operating_point_is_the_best_of_all_thresholds(example: Example, wish
 @given(labelled_scores(), st.sampled_from([0.1, 0.5, 0.75, 1.0]))
 def test_the_top_share_has_at_least_its_number_of_rows(example: Example, share: float) -> None:
     scores, positive = example
-    wanted = max(1, int(np.floor(share * scores.size + 0.5)))
-    assert operating_point(positive, scores, top=share).threshold == np.sort(scores)[-wanted]
+    expected = np.sort(scores)[-int(np.ceil(share * scores.size))]
+    assert operating_point(positive, scores, top=share).threshold == expected
+    for weight in (0.3, 1, 7):
+        weights = np.full(scores.size, weight)
+        found = operating_point(positive, scores, top=share, sample_weight=weights)
+        assert found.threshold == expected
 
 
-@given(labelled_scores(), st.sampled_from([(1, 1), (1, 20), (3, 1)]))
+@given(labelled_scores(), st.sampled_from([(1, 1), (1, 2), (2, 5), (1, 20), (3, 1)]))
 def test_the_cheapest_threshold_is_the_best_of_all(
     example: Example, cost: tuple[float, float]
 ) -> None:
@@ -134,3 +138,7 @@ def test_an_operating_point_counts_weights() -> None:
     assert operating_point(y, scores, top=0.3, sample_weight=weight).threshold == 3
     assert operating_point(y, scores, cost=(1, 1), sample_weight=weight).threshold == 4
     assert operating_point(y, scores, cost=(1, 3), sample_weight=weight).threshold == 2
+
+
+def test_costs_may_be_huge() -> None:
+    assert operating_point([1, 0, 1], [3, 2, 1], cost=(1e308, 1.7e308)).threshold == 1

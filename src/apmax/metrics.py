@@ -6,6 +6,7 @@ the positives.
 
 from __future__ import annotations
 
+from math import frexp, ldexp
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,8 @@ from apmax.validation import (
 
 COMPILED_FROM = 1 << 12
 """Number of scores from which the compiled routine is faster than NumPy's binary search."""
+ROUNDING = 1e-9
+"""Relative rounding error of sums of weights."""
 
 
 class OperatingPoint(NamedTuple):
@@ -125,12 +128,12 @@ def operating_point(
 ) -> OperatingPoint:
     """Find the best threshold for a precision, a recall, a share of alerts, or costs.
 
-    =====================  ========================================================
+    =====================  ================================================================
     ``precision=p``        the highest recall among thresholds with precision ≥ p
     ``recall=r``           the highest precision among thresholds with recall ≥ r
-    ``top=q``              the share q of the examples with the highest scores
+    ``top=q``              the fewest examples of highest score that are at least the share q
     ``cost=(fp, fn)``      the lowest total cost of false alarms and missed positives
-    =====================  ========================================================
+    =====================  ================================================================
 
     Ties are resolved in favour of the highest threshold, which raises the fewest alerts.
 
@@ -166,9 +169,7 @@ def operating_point(
     if name == "cost":
         at = _cheapest(true_alerts, alerts, *target)
     elif name == "top":
-        wanted = target * alerts[0]
-        wanted = wanted if weight is not None else max(1.0, np.floor(wanted + 0.5))
-        at = int(np.flatnonzero(alerts >= wanted)[-1])
+        at = int(np.flatnonzero(alerts >= (1 - ROUNDING) * target * alerts[0])[-1])
     else:
         reached, other = true_alerts / alerts, true_alerts / true_alerts[0]
         if name == "recall":
@@ -198,10 +199,12 @@ def _best_reaching(
 
 def _cheapest(true_alerts: Floats, alerts: Floats, false_alarm: float, missed: float) -> int:
     """Return the highest threshold of the lowest cost."""
-    share = 1 / (1 + missed / false_alarm)  # costs in units of their sum
-    none = (1 - share) * true_alerts[0]  # the cost of no alert
-    costs = share * (alerts - true_alerts) + none - (1 - share) * true_alerts
-    if costs.min() >= none:
+    _, exponent = frexp(
+        max(false_alarm, missed)
+    )  # scaled by a power of two, equal costs stay equal
+    of_false, of_missed = ldexp(false_alarm, -exponent), ldexp(missed, -exponent)
+    costs = of_false * (alerts - true_alerts) + of_missed * (true_alerts[0] - true_alerts)
+    if costs.min() >= of_missed * true_alerts[0]:  # the cost of no alert
         raise UnreachableTargetError(
             f"at costs of {false_alarm:g}:{missed:g}, no alert at all is cheapest on these data: "
             "check that the false alarm comes first and the missed positive second, or improve "

@@ -46,7 +46,7 @@ def test_rules_without_labels(option: dict[str, Any], alerts: int) -> None:
 def test_shares_may_be_percents(name: str) -> None:
     assert make_rule(**{name: "80%"}) == make_rule(**{name: "0.8"})
     assert make_rule(**{name: "80 %"}) == make_rule(**{name: "0.8"})
-    with pytest.raises(ParameterError, match=r"0\.8 or 80%|5%"):
+    with pytest.raises(ParameterError, match=r"0\.2 or 20%|5%"):
         make_rule(**{name: "180%"})
 
 

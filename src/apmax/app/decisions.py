@@ -11,7 +11,7 @@ import numpy as np
 
 from apmax.app.archive import Fields
 from apmax.errors import ModelFileError, ParameterError
-from apmax.metrics import OperatingPoint, operating_point
+from apmax.metrics import ROUNDING, OperatingPoint, operating_point
 from apmax.validation import Floats, Mask, check_real
 
 FEW_ALERTS = 30
@@ -80,10 +80,11 @@ def make_rule(
 
 
 def read_share(text: str, option: str, *, zero: bool = False) -> float:
-    """Return a share that is given as 0.8 or as 80%; ParameterError if it is none."""
+    """Return a share that is given as 0.2 or as 20%; ParameterError if it is none."""
     number = _number(text)
     if not (0 < number <= 1 or (zero and number == 0)):
-        raise ParameterError(f"`{option}` = {text} must be a share of 1, such as 0.8 or 80%")
+        meant = f": {text.strip()}%?" if 1 < number <= 100 and "%" not in text else ""
+        raise ParameterError(f"`{option}` = {text} must be a share, such as 0.2 or 20%{meant}")
     return number
 
 
@@ -229,10 +230,10 @@ def _total(rows: Mask, weight: Floats | None) -> float:
 
 
 def _count(rule: Rule, rows: int) -> int:
-    """Return how many rows are at the top; a share is rounded, and gives at least one."""
+    """Return how many rows are at the top; a share is rounded up."""
     if rule.kind == "rows":
         return min(int(rule.value), rows)
-    return max(1, math.floor(rule.value * rows + 0.5))
+    return math.ceil((1 - ROUNDING) * rule.value * rows)
 
 
 def _top(text: str) -> Rule:

@@ -162,7 +162,8 @@ def _write(
 def _sorted_alerts(frame: Any, alerts: Mask, columns: list[str]) -> Any:
     """Return the alerts, the highest probability first, with row numbers unless IDs are unique."""
     if not any(frame[name].is_unique for name in columns):
-        frame.insert(0, "row", range(1, len(frame) + 1))
+        name = "row" if "row" not in frame else "row number"
+        frame.insert(0, name, range(1, len(frame) + 1))
     return frame[alerts].sort_values("probability", ascending=False, kind="stable")
 
 
