@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import apmax
+from apmax import AdditiveAPClassifier
 from apmax.app.drift import (
     SCORE,
     Shift,
@@ -20,6 +23,7 @@ from apmax.app.drift import (
     training_warnings,
 )
 from apmax.app.features import TableEncoder, TablePreprocessor
+from apmax.app.model import load_model
 from apmax.errors import ModelFileError
 
 RNG = np.random.default_rng(0)
@@ -211,6 +215,20 @@ def test_a_matrix_has_only_the_shift_of_the_probabilities() -> None:
     p = np.linspace(0, 1, 1000)
     shifts = psi(stored(profile(np.eye(3), {}, p)), np.eye(3), p**3)
     assert [(shift.column, shift.size) for shift in shifts] == [(SCORE, "large")]
+
+
+@pytest.mark.parametrize("columns", [["a", "b"], ["a", "b", "x"]], ids=str)
+def test_training_rows_have_no_shift(columns: list[str], tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"a": rng.integers(18, 60, 900), "b": rng.choice(["yes", "no"], 900), "x": rng.random(900)}
+    )
+    y = rng.random(900) < np.where(frame["b"] == "yes", 0.3, 0.1)
+    model = AdditiveAPClassifier().fit(frame[columns], y)
+    apmax.save(model, tmp_path / "m.apmax", frame[columns])
+    loaded = load_model(tmp_path / "m.apmax")
+    shifts = loaded.shifts(frame[columns], loaded.probability(frame[columns]))
+    assert {one.size for one in shifts} == {"small"}
 
 
 def test_absent_columns_are_skipped_and_empty_ones_are_large_shifts() -> None:

@@ -262,9 +262,20 @@ def test_python_finds_what_the_terminal_finds(table: Any) -> None:
 def test_python_checks_matrices_and_refuses_other_lengths(table: Any) -> None:
     frame, y = table
     X = np.column_stack([frame[["a", "b"]], y])
-    for matrix in (X, sp.csr_matrix(X), X.tolist()):
+    for matrix in (X, sp.csr_matrix(X), sp.coo_matrix(X), X.tolist()):
         only(check_table(matrix, y), "x2", "copy")
     with pytest.raises(ShapeError, match="`y` has 3000 elements and `X` has 10"):
         check_table(X[:10], y)
     with pytest.raises(ShapeError, match="1 dimensions"):
         check_table(X[:, 0], y)
+    with pytest.raises(ShapeError, match="two columns named 'a'"):
+        check_table(frame[["a", "a"]], y)
+    with pytest.warns(UserWarning, match="1,001 columns and is not checked"):
+        assert check_table(np.zeros((ROWS, 1001)), y) == []
+
+
+def test_python_takes_the_rarer_label_as_positive(table: Any) -> None:
+    frame, y = table
+    frame["closed"] = np.where(y, 1.0, np.nan)
+    (found,) = check_table(frame, np.where(y, "bad", "good"))
+    assert "missing in 0% of the positives" in found.message

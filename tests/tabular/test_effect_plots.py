@@ -11,11 +11,19 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from apmax import errors
+from apmax import AutoAPClassifier, errors
 from tests.tabular.additive_table import PLAIN, X, Y
 
 MODEL = clone(PLAIN).set_params(interactions=1).fit(X, Y)
 (PAIR,) = set(MODEL.shape_functions_) - set(X.columns)
+
+
+def test_auto_plots_the_functions_of_the_additive_model() -> None:
+    model = AutoAPClassifier(["logistic", "additive"], select="additive", cv=3).fit(X, Y)
+    assert set(X.columns) <= {panel.get_title() for panel in model.plot_effects().axes}
+    model = AutoAPClassifier(["logistic"], cv=3).fit(X, Y)
+    with pytest.raises(AttributeError, match='fit with select="additive"'):
+        model.plot_effects()
 
 
 def test_there_is_a_panel_per_function_the_most_important_first() -> None:

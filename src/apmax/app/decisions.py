@@ -159,7 +159,7 @@ class Decision:
         positives = min(true_alerts / point.recall, 1.0)
         return cls(
             point.threshold,
-            "threshold set in Python",
+            f"set in Python, with precision {point.precision:.3g} and recall {point.recall:.3g}",
             "",
             rows=1.0,
             positives=positives,

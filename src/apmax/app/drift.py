@@ -43,6 +43,8 @@ MAX_NOTED = 5
 """Shifts that a note names."""
 MIN_EMPTY = 0.05
 """Least share of missing values in a column that is assumed when new rows are all missing."""
+FEW_VALUES = 0.5
+"""Share of distinct values up to which predicted probabilities are few."""
 SCORE = "predicted probability"
 """Name of the shift of the model's output."""
 
@@ -172,7 +174,8 @@ def profile(frame: Any, kinds: Mapping[str, str], probabilities: Floats) -> dict
     These are the number of rows, and the bins with their shares for the probabilities and for each
     column of a table. `kinds` tells which columns are numbers and categories; dates are left out,
     because new data are later than the training data in any case. `probabilities` are best from
-    cross-validation: those of rows that the model was fitted to are too extreme.
+    cross-validation, because those of rows that the model was fitted to are too extreme, unless
+    :func:`has_few_values`.
     """
     columns: dict[str, Any] = {}
     if hasattr(frame, "columns"):
@@ -185,6 +188,16 @@ def profile(frame: Any, kinds: Mapping[str, str], probabilities: Floats) -> dict
             )
     p = np.asarray(probabilities, dtype=np.float64)
     return {"rows": int(p.size), "columns": columns, "probability": _bins(p)}
+
+
+def has_few_values(probabilities: Floats) -> bool:
+    """Tell whether rows share their predicted probabilities, as in tables of a few codes.
+
+    Cross-validation gives such rows several probabilities, slightly apart, and edges of bins
+    between them would report a shift even of the training rows. Then a profile needs the
+    probabilities of the model itself, which are not extreme, because each is of several rows.
+    """
+    return bool(np.unique(probabilities).size <= FEW_VALUES * np.size(probabilities))
 
 
 def psi(profile: Mapping[str, Any], frame: Any, probabilities: Floats) -> list[Shift]:

@@ -7,20 +7,25 @@ columns exist before the outcome, so they report and never remove a column.
 from __future__ import annotations
 
 import shlex
+import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.utils import column_or_1d
 
 from apmax.app.features import CATEGORY, NUMBER, TablePreprocessor, to_words
 from apmax.app.io import Dataset
 from apmax.binary_target import binary_target
 from apmax.errors import InputError, ShapeError
 from apmax.metrics import ap_of_scores
+from apmax.tabular.columns import column_names
 from apmax.validation import Floats, Mask, check_same_length
 
 MAX_CELLS, MIN_ROWS, MAX_ROWS = 1_000_000, 5_000, 50_000
@@ -72,11 +77,11 @@ def check_table(X: Any, y: Any, *, pos_label: Any = None) -> list[Finding]:
     Parameters
     ----------
     X : DataFrame or matrix of shape (n, d)
-        The training data; tables wider than 1,000 columns are not checked.
+        The training data; more than 1,000 columns are not checked, with a warning.
     y : array-like of shape (n,)
         Labels of two classes.
     pos_label : optional
-        The positive class; the default is the last in sorted order.
+        The positive class; the default is 1 or True, or the rarer of other labels.
 
     Returns
     -------
@@ -96,12 +101,22 @@ def check_table(X: Any, y: Any, *, pos_label: Any = None) -> list[Finding]:
     ...     print(finding.column, finding.kind)
     closed missing
     """
-    positive = binary_target(y, pos_label=pos_label).positive
+    labels = column_or_1d(y)
+    if pos_label is None and labels.dtype.kind in "OUS" and len(labels):
+        pos_label = min(Counter(labels.tolist()).items(), key=itemgetter(1))[0]
+    positive = binary_target(labels, pos_label=pos_label).positive
     X = X.to_pandas() if hasattr(X, "to_pandas") else X
-    X = X if hasattr(X, "columns") or sp.issparse(X) else np.asarray(X)
+    X = X.tocsr() if sp.issparse(X) else X if hasattr(X, "iloc") else np.asarray(X)
     if len(X.shape) != 2:
         raise ShapeError(f"`X` must be a table or a matrix, got {len(X.shape)} dimensions")
+    column_names(X)
     check_same_length(y=positive, X=X)
+    if X.shape[1] > MAX_COLUMNS:
+        warnings.warn(
+            f"X has {X.shape[1]:,} columns and is not checked: pass at most {MAX_COLUMNS:,}",
+            UserWarning,
+            stacklevel=2,
+        )
     return _findings(X, positive, lambda option, name: "leave it out", "x", 0)
 
 

@@ -211,8 +211,8 @@ def load_model(path: str | os.PathLike[str]) -> Model:
         raise ModelFileError(f"cannot read {path}: permission denied") from None
     except Exception as error:  # whatever a damaged archive makes zipfile, json or NumPy raise
         raise ModelFileError(
-            f"{path} is not a model of apmax, or is damaged ({one_line(error)}): train it again "
-            "with `apmax train`"
+            f"{path} is not a model of apmax, or is damaged ({one_line(error)}): commands take the "
+            "model first and then the data; if it is damaged, train it again"
         ) from None
 
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from apmax.app.archive import LABELS
 from apmax.app.decisions import Decision
-from apmax.app.drift import profile
+from apmax.app.drift import has_few_values, profile
 from apmax.app.features import CATEGORY, NUMBER, TableEncoder, TablePreprocessor
 from apmax.app.model import Model, model_content, model_from, save_model
 from apmax.app.pipeline import ModelPipeline
@@ -49,7 +49,8 @@ def save(
         The file to write; it is replaced atomically.
     X : DataFrame or array, optional
         The training data, which the file needs if `model` was fitted to a frame without a
-        preprocessor. They also allow ``apmax predict`` to report shifts since training.
+        preprocessor. They also allow ``apmax predict`` to report shifts since training. Of data
+        larger than memory, a random sample of the rows is enough.
     target : str, optional
         Name of the column of labels, which ``apmax evaluate`` then uses by default.
     operating_point : OperatingPoint, optional
@@ -137,8 +138,8 @@ def _preprocessor_of(classifier: Any, X: Any) -> TablePreprocessor:
     names = [str(name) for name in classifier.feature_names_in_]
     if not hasattr(X, "columns") or [str(name) for name in X.columns] != names:
         raise ShapeError(
-            "the model was fitted to a frame: pass the training data as `X`, or fit a pipeline of "
-            "apmax.app.TablePreprocessor and the classifier"
+            "the model was fitted to named columns: pass the training data or a sample of its rows "
+            "as a frame `X`, or fit a pipeline of apmax.app.TablePreprocessor and the classifier"
         )
     if not hasattr(classifier, "columns_"):
         return TableEncoder().fit_kinds(X, dict.fromkeys(names, NUMBER))
@@ -165,12 +166,12 @@ def _check_predictions(model: Any, X: Any, classifier: Any, probability: Floats)
 
 
 def _held_out(classifier: Any, fitted: Floats) -> Floats:
-    """Return the probabilities of the training rows by cross-validation, if they are known."""
+    """Return the probabilities of the training rows, by cross-validation if that is better."""
     found = getattr(classifier, "out_of_fold_", None)
     if isinstance(found, dict):
         found = found[classifier.best_]
     elif found is not None and positive_label(classifier) != classifier.classes_[1]:
         found = -found  # only those of AutoAPClassifier are of the positive class
-    if found is None or found.size != fitted.size:
+    if found is None or found.size != fitted.size or has_few_values(fitted):
         return fitted
     return np.asarray(expit(found[~np.isnan(found)]))

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 
 from apmax.app.advice import advice
 from apmax.app.archive import LABELS
-from apmax.app.drift import profile, training_warnings
+from apmax.app.drift import has_few_values, profile, training_warnings
 from apmax.app.features import TableEncoder, TablePreprocessor
 from apmax.app.folds import FOLDS, make_folds
 from apmax.app.io import Dataset
@@ -46,6 +46,8 @@ MAX_DENSE_WIDTH, MAX_DENSE_CELLS = 128, 1 << 27
 """A sparse matrix of no more columns and entries is compared like a table."""
 FIT_SHARE = 0.9
 """Share of the time that is left for fits; the rest is for the stack, the file and the output."""
+SOME_ROWS = 2_000
+"""Rows whose predictions tell whether the model has few different ones."""
 SMALL_CELLS = 1 << 16
 """Smaller tables are fitted by one process: starting others takes longer."""
 
@@ -216,10 +218,7 @@ def _model(
         **facts,
     }
     steps = [] if preprocessor is None else [("table", preprocessor)]
-    even = evenly_drawn(dataset)
-    seen = dataset.rows(even)
-    margins = held_out[even][~np.isnan(held_out[even])]
-    return Model(
+    model = Model(
         Pipeline([*steps, ("classifier", found.classifier)]),
         str(dataset.positive),
         str(dataset.negative),
@@ -230,8 +229,13 @@ def _model(
         dataset.weight_column,
         {name: one for name, one in dataset.formats.items() if name in dataset.X},
         found.leaderboard,
-        profile=profile(seen.X, kinds, expit(margins)),
     )
+    even = evenly_drawn(dataset)
+    seen, margins = dataset.rows(even), held_out[even]
+    probabilities = expit(margins[~np.isnan(margins)])
+    if has_few_values(model.probability(seen.rows(np.arange(min(even.size, SOME_ROWS))).X)):
+        probabilities = model.probability(seen.X)
+    return replace(model, profile=profile(seen.X, kinds, probabilities))
 
 
 def _is_dense(dataset: Dataset) -> bool:

@@ -25,6 +25,7 @@ from apmax.linear.path import Anchor
 from apmax.linear.platt import calibrate, centre_and_spread
 from apmax.splits import Split, mean_held_out
 from apmax.tabular.columns import INTERCEPT, Table, frame_like
+from apmax.tabular.effect_plots import EffectPlots
 from apmax.tabular.effects import Effect
 from apmax.tabular.files import AllRowsMixin
 from apmax.tabular.interactions import Pairs, find_pairs
@@ -71,7 +72,7 @@ class BasisAPClassifierCV(APClassifierCV):
         self.out_of_fold_ = fit.slope * held_out + fit.offset
 
 
-class AdditiveAPClassifier(AllRowsMixin, BinaryAPClassifier):
+class AdditiveAPClassifier(EffectPlots, AllRowsMixin, BinaryAPClassifier):
     r"""Additive model of a table, trained for average precision.
 
     The log-odds of the positive class are a sum of one function per column,
@@ -296,26 +297,6 @@ class AdditiveAPClassifier(AllRowsMixin, BinaryAPClassifier):
         parts = [effect(table) for effect in self.shape_functions_.values()]
         parts.append(np.full(table.numbers.shape[0], self.intercept_))
         return frame_like(X, np.column_stack(parts), [*self.shape_functions_, INTERCEPT])
-
-    def plot_effects(self, features: Sequence[str] | None = None, *, max_panels: int = 12) -> Any:
-        """Plot the shape functions, one panel each, with the density of the data.
-
-        Parameters
-        ----------
-        features : sequence of str, optional
-            Keys of `shape_functions_`. The default is the most important ones.
-        max_panels : int, default=12
-            Largest number of panels if `features` is not given.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            The figure; save it with ``savefig``.
-        """
-        from apmax.tabular.effect_plots import plot_effects
-
-        check_is_fitted(self, "shape_functions_")
-        return plot_effects(self.shape_functions_, features, max_panels, self.pos_label_)
 
     def __getstate__(self) -> dict[str, Any]:
         # Only `fit_files` needs the basis functions, between its fits.

@@ -20,6 +20,7 @@ from apmax.linear import FitResult
 from apmax.splits import test_share
 from apmax.tabular.budget import Budget, OutOfTime, planned
 from apmax.tabular.columns import frame_like
+from apmax.tabular.effect_plots import EffectPlots
 from apmax.tabular.effects import Effect, scaled
 from apmax.tabular.explanation import (
     changes_from_typical,
@@ -41,7 +42,7 @@ ONE_SE, BEST = "one-se", "best"
 """Rules of `select`."""
 
 
-class AutoAPClassifier(FilesMixin, BinaryAPClassifier):
+class AutoAPClassifier(EffectPlots, FilesMixin, BinaryAPClassifier):
     """The best of a small library of models by cross-validated average precision.
 
     The library has logistic regression, :class:`AdditiveAPClassifier`, boosted trees of three

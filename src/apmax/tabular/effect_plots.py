@@ -7,6 +7,7 @@ from textwrap import fill
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from apmax.errors import ParameterError, UnknownNameError
 from apmax.tabular.effects import CategoryEffect, Effect, Margin, NumberEffect, PairEffect
@@ -22,6 +23,31 @@ FEW = 12
 """Largest number of grid points that are drawn as points."""
 MAX_LEVELS = 12
 """Categories shown in a panel; the most frequent ones."""
+
+
+class EffectPlots:
+    """Adds `plot_effects` to an estimator with `shape_functions_`."""
+
+    shape_functions_: Any
+    pos_label_: Any
+
+    def plot_effects(self, features: Sequence[str] | None = None, *, max_panels: int = 12) -> Any:
+        """Plot the shape functions, one panel each, with the density of the data.
+
+        Parameters
+        ----------
+        features : sequence of str, optional
+            Keys of `shape_functions_`. The default is the most important ones.
+        max_panels : int, default=12
+            Largest number of panels if `features` is not given.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure; save it with ``savefig``.
+        """
+        check_is_fitted(self)
+        return plot_effects(self.shape_functions_, features, max_panels, self.pos_label_)
 
 
 def plot_effects(
@@ -119,6 +145,7 @@ def _number(panel: Any, effect: NumberEffect) -> None:
         panel.axhline(effect.missing, color="#b34700", linestyle=":", label="missing")
         panel.legend(fontsize=8)
     panel.axhline(0.0, color="#999999", linewidth=0.6)
+    panel.locator_params(axis="x", nbins=5)  # long numbers would overlap
 
 
 def _category(panel: Any, effect: CategoryEffect) -> None:

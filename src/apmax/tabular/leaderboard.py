@@ -37,10 +37,11 @@ class Standing(NamedTuple):
 
     def cells(self) -> tuple[str, ...]:
         """Return the cells of `HEADER` for this model; an arrow marks the chosen one."""
+        differs = self.difference or self.difference_se > 0
         return (
             self.model,
             _with_error(f"{self.ap:.4f}", self.ap_se),
-            _with_error(f"{self.difference:+.4f}", self.difference_se) if self.difference else BEST,
+            _with_error(f"{self.difference:+.4f}", self.difference_se) if differs else BEST,
             f"{self.log_loss:.4f}",
             f"{self.seconds:.1f}",
             "←" if self.chosen else "",

@@ -165,6 +165,15 @@ def test_only_alerts_are_written_the_most_probable_first(model: str) -> None:
     assert "2,000 rows, 25 labelled 'yes'" in result.stdout
 
 
+def test_alerts_with_an_id_column_named_row(folder: Path) -> None:
+    loans = made_loans(400, 0).assign(row=7)
+    loans.to_csv("rows.csv", index=False)
+    run("train", "rows.csv", "--target", "defaulted", "--id", "row", "--model", "logistic")
+    shown = as_json("predict", "model.apmax", "rows.csv", "--only-alerts", "--top", "3")
+    assert len(shown["row number"]) == 3
+    assert shown["row"] == ["7", "7", "7"]
+
+
 def test_columns_of_the_output_do_not_depend_on_the_number_of_alerts(model: str) -> None:
     options = ("--threshold", "1", "--only-alerts", "--explain", "2")
     assert [*predicted("valid.csv", *options).columns] == [

@@ -39,7 +39,7 @@ def evaluate(
         from apmax import average_precision
         from apmax.app.decisions import at_threshold
         from apmax.app.report.calibration import calibration
-        from apmax.app.report.measures import operating_points, top_rows
+        from apmax.app.report.measures import bootstrap_band, operating_points, top_rows
         from apmax.app.report.results import ScoredModel
 
         check_outputs(report, inputs=[model, data])
@@ -53,7 +53,9 @@ def evaluate(
             stored = at_threshold(point.threshold, point.rule, y, scored.probability, name, mass)
         weighted = "" if mass is None else ", weighted"
         rows = f"{y.sum():,} positives in {y.size:,} rows{weighted}"
-        title = f"AP {ap:.4f} (random {result.prevalence:.4f}; {rows})"
+        band = bootstrap_band(result)
+        interval = f"95 % interval {band.ap_low:.3f} to {band.ap_high:.3f}"
+        title = f"AP {ap:.4f} ({interval}, random {result.prevalence:.4f}; {rows})"
         verdict = calibration(result).sentence
         remedy = (
             f"if AP is below that of training{_cross_validated(scored.model)}, train again with "
@@ -64,6 +66,7 @@ def evaluate(
         )
         found = {
             "average_precision": ap,
+            "interval": [band.ap_low, band.ap_high],
             "rows": int(y.size),
             "positives": int(y.sum()),
             "prevalence": result.prevalence,

@@ -77,13 +77,15 @@ def threshold(
                 f"alert{'s' * (chosen.alerts != 1)}: use more labelled rows"
             )
             console.warn(notes[-1:])
+        replaced = scored.model.operating_point
         save_model(replace(scored.model, operating_point=chosen), model)
         shares = {"precision": chosen.precision, "recall": chosen.recall}
         result = {"model": str(model), **asdict(chosen), **shares, "warnings": notes}
         console.show(result, _expectations(chosen))
+        instead = "" if replaced is None else f" instead of {replaced}"
         console.say(
-            f"stored in {model}; `apmax predict` uses it by default. Precision and recall are "
-            "slightly lower on new rows than on those that chose the threshold."
+            f"stored in {model}{instead}; `apmax predict` uses it by default. Expect lower "
+            "precision and recall on new rows than on those that chose the threshold."
         )
 
 
