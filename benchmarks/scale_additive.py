@@ -88,15 +88,16 @@ def ap_of(model: Any, X: np.ndarray, y: np.ndarray) -> float:
 
 def measured(name: str, train: Rows, test: Rows, rows: int, seed: int) -> dict[str, Any]:
     from apmax import AdditiveAPClassifier
+    from apmax.scale.files import RawFiles
 
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        files = write(folder, *train)
+        source = RawFiles(write(folder, *train), "y")
         model, start = AdditiveAPClassifier(), time.process_time()
-        model._fit_sample(files, "y", None, None, rows, seed)
+        model._fit_sample(source, rows, seed)
         of_sample, ap = time.process_time() - start, ap_of(model, *test)
         start = time.process_time()
-        model._refit(files, "y", None, None, None)
+        model._refit(source, None)
         of_all, ap_of_all = time.process_time() - start, ap_of(model, *test)
     return {
         "table": name, "rows": int(train[1].size), "columns": int(train[0].shape[1]),
@@ -113,11 +114,13 @@ FIT = (
     + """
 import json, sys, time, warnings
 from apmax import AdditiveAPClassifier
+from apmax.scale.files import RawFiles
 warnings.simplefilter("ignore")
 model = AdditiveAPClassifier(interactions=10)
-model._fit_sample(sys.argv[1], "y", None, None, 50_000, 0)
+source = RawFiles(sys.argv[1], "y")
+model._fit_sample(source, 50_000, 0)
 start = time.process_time()
-model._refit(sys.argv[1], "y", None, None, json.loads(sys.argv[2]))
+model._refit(source, json.loads(sys.argv[2]))
 print(json.dumps({"cpu": time.process_time() - start, "peak_mb": peak(),
     "functions": model.linear_.coef_.size}))
 """

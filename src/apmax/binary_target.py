@@ -61,7 +61,12 @@ class BinaryTarget(NamedTuple):
 
 
 def binary_target(
-    y: Any, sample_weight: Any = None, *, pos_label: Any = None, estimator: str = "APClassifierCV"
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    pos_label: Any = None,
+    estimator: str = "APClassifierCV",
+    stacklevel: int = 5,
 ) -> BinaryTarget:
     """Validate labels and weights for `fit`, and find the positive class.
 
@@ -78,6 +83,9 @@ def binary_target(
         The positive class.
     estimator : str
         Name of the estimator, for messages.
+    stacklevel : int, default=5
+        Level of the user's code for the warning. The default is the caller of `fit`, which is
+        decorated and calls a check of its own.
 
     Returns
     -------
@@ -102,7 +110,7 @@ def binary_target(
                 "classes; give some negatives a positive weight"
             )
     if pos_label is None:
-        _warn_if_common(positive, weight, classes)
+        _warn_if_common(positive, weight, classes, stacklevel + 1)
     return BinaryTarget(positive, weight, total, classes, pos_index)
 
 
@@ -147,7 +155,9 @@ def _index_of(pos_label: Any, classes: NDArray[Any]) -> int:
     )
 
 
-def _warn_if_common(positive: Mask, weight: Floats | None, classes: NDArray[Any]) -> None:
+def _warn_if_common(
+    positive: Mask, weight: Floats | None, classes: NDArray[Any], stacklevel: int
+) -> None:
     """Warn if the more frequent class sorts last, unless labels say which one is positive."""
     if plain_positives(classes) is not None:
         return
@@ -159,7 +169,7 @@ def _warn_if_common(positive: Mask, weight: Floats | None, classes: NDArray[Any]
             f"to detect {rare!r}, pass pos_label={rare!r}; to keep {common!r}, "
             f"pos_label={common!r}",
             UserWarning,
-            stacklevel=6,  # the caller of `fit`, which is decorated and calls a check of its own
+            stacklevel=stacklevel,
         )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,15 @@ from sklearn.exceptions import ConvergenceWarning
 
 from apmax import AdditiveAPClassifier
 from apmax.binary_target import binary_target
-from apmax.errors import FileError, NonFiniteError
+from apmax.errors import FileError, LabelError, NonFiniteError
 from apmax.lbfgs import minimise
 from apmax.linear.averaging import standardised
 from apmax.linear.base import TrainingSet
 from apmax.linear.design import make_design
 from apmax.linear.full_batch import logistic_objective
+from apmax.scale import files as data_files
 from apmax.scale.blocks import MemoryBlocks, Progress
+from apmax.scale.files import RawFiles
 from apmax.tabular import refit
 from apmax.tabular.grids import GridBlocks, GridRows, Grids
 from apmax.tabular.terms import matrix
@@ -122,7 +126,7 @@ def test_files_are_fitted_with_and_without_a_copy(files: Path) -> None:
     cached.fit_files(files, "y", sample_weight="v", rows=SAMPLE)
     streamed.fit_files(files, "y", sample_weight="v", rows=SAMPLE, cache=False)
     np.testing.assert_allclose(cached.decision_function(X), streamed.decision_function(X))
-    sample._fit_sample(files, "y", None, "v", SAMPLE, 0)
+    sample._fit_sample(RawFiles(files, "y", None, "v"), SAMPLE, 0)
     assert cached.out_of_fold_.size == SAMPLE
     np.testing.assert_array_equal(cached.out_of_fold_, sample.out_of_fold_)
     assert "all rows" in stages
@@ -142,7 +146,7 @@ def test_interrupted_refits_keep_the_model_of_the_sample(files: Path) -> None:
     with pytest.warns(ConvergenceWarning, match="kept the coefficients of the sample"):
         model.fit_files(files, "y", sample_weight="v", rows=SAMPLE)
     assert model.result_.interrupted
-    sample._fit_sample(files, "y", None, "v", SAMPLE, 0)
+    sample._fit_sample(RawFiles(files, "y", None, "v"), SAMPLE, 0)
     np.testing.assert_array_equal(model.predict_proba(X), sample.predict_proba(X))
 
 
@@ -159,3 +163,76 @@ def test_bad_values_outside_the_sample_are_located(files: Path) -> None:
     assert not hasattr(model, "linear_")
     with pytest.raises(FileError, match="is not a folder"):
         model.fit_files(files, "y", cache=files / "0.parquet")
+
+
+def write_inverted_twice(path: Path) -> None:
+    pd.concat([X.assign(y=~Y)] * 2).to_parquet(path)
+
+
+def write_third_class(path: Path) -> None:
+    X.assign(y=np.where(np.arange(ROWS) < ROWS - 1, Y.astype(int), 2)).to_parquet(path)
+
+
+def write_negatives(path: Path) -> None:
+    X.assign(y=Y)[~Y].to_parquet(path)
+
+
+def sample_then(change: Callable[[Path], None], path: Path) -> AdditiveAPClassifier:
+    """Return a model that changes a file once, while it is fitted to the sample."""
+    X.assign(y=Y).to_parquet(path)
+    model, stages = additive(), list[str]()
+
+    def on_progress(stage: str, done: int, of: int, ap: float) -> None:
+        if not stages:
+            change(path)
+        stages.append(stage)
+
+    model.on_progress = on_progress
+    return model
+
+
+@pytest.mark.parametrize("cache", [True, False])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (write_inverted_twice, "changed"),
+        (write_third_class, "changed"),
+        (write_negatives, "changed"),
+        (Path.unlink, "was deleted"),
+    ],
+)
+def test_files_that_change_after_the_sample_are_refused(
+    change: Callable[[Path], None], message: str, cache: bool, tmp_path: Path
+) -> None:
+    model = sample_then(change, tmp_path / "0.parquet")
+    with pytest.raises(FileError, match=rf"0\.parquet {message} while it was being read"):
+        model.fit_files(tmp_path, "y", rows=SAMPLE, cache=cache)
+    assert not hasattr(model, "linear_")
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_labels_outside_the_classes_of_the_sample_are_refused(
+    cache: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data_files, "_check_unchanged", lambda path, stamp: None)
+    model = sample_then(write_third_class, tmp_path / "0.parquet")
+    with pytest.raises(LabelError, match="column 'y' holds False, True, 2"):
+        model.fit_files(tmp_path, "y", rows=SAMPLE, cache=cache)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_a_copy_larger_than_the_disk_is_refused_before_the_sample_is_fitted(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / f"0.{suffix}"
+    write = {"parquet": pd.DataFrame.to_parquet, "csv": pd.DataFrame.to_csv}[suffix]
+    write(X.assign(y=Y), path, index=False)
+    usage = shutil.disk_usage(tmp_path)._replace(free=4 * X.size)  # of which a copy may take 95%
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
+    fitted: list[int] = []
+    monkeypatch.setattr(AdditiveAPClassifier, "fit", lambda self, X, y, v: fitted.append(len(X)))
+    with pytest.raises(FileError, match=r"needs .* GB.*cache=False"):
+        additive().fit_files(path, "y", rows=SAMPLE)
+    assert not fitted
+    additive().fit_files(path, "y", rows=ROWS)  # needs no copy
+    assert fitted == [ROWS]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from apmax import AdditiveAPClassifier, AutoAPClassifier, memory
 from apmax.errors import FileFormatError
+from apmax.scale import sample_negatives
 
 pytest.importorskip("pyarrow")
 ROWS = 6000
@@ -62,3 +65,22 @@ def test_an_error_leaves_the_model_as_it_was(pattern: str) -> None:
     with pytest.raises(FileFormatError, match="no column 'statu'"):
         model.fit_files(pattern, "statu")
     assert not hasattr(model, "n_features_in_")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda pattern: AdditiveAPClassifier(interactions=0, cv=3).fit_files(pattern, "status"),
+        lambda pattern: AutoAPClassifier(["logistic"], cv=3).fit_files(pattern, "status"),
+        lambda pattern: sample_negatives(pattern, "status"),
+    ],
+    ids=["additive", "auto", "sample"],
+)
+def test_a_frequent_positive_class_is_reported_once_at_the_line_of_the_caller(
+    read: Callable[[str], Any], pattern: str
+) -> None:
+    with warnings.catch_warnings(record=True) as issued:
+        warnings.simplefilter("always")
+        read(pattern)
+    found = [one for one in issued if "the positive class is 'good'" in str(one.message)]
+    assert [one.filename for one in found] == [__file__]

@@ -11,7 +11,7 @@ import mmap
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO, Any, TypeVar
 
@@ -31,16 +31,24 @@ FREE_SHARE = 0.95
 
 
 class FlatFiles:
-    """Features, label codes and weights of all rows, in files that have no name."""
+    """Features, label codes and weights of all rows, in files that have no name.
+
+    Another class than `classes` raises LabelError if both are given.
+    """
 
     def __init__(
-        self, table: TableFiles | EncodedFiles, folder: str | None, progress: Progress
+        self,
+        table: TableFiles | EncodedFiles,
+        folder: str | None,
+        progress: Progress,
+        classes: Sequence[Any] = (),
     ) -> None:
         self.table, self.folder = table, folder or tempfile.gettempdir()
-        self.labels = LabelCodes(table.target)
+        self.labels = LabelCodes(table.target, classes)
         expected = table.rows()
         if expected is not None:
-            self._check_space(expected)
+            of_row = table.width * table.dtype.itemsize + 1 + (0 if table.weight is None else 8)
+            check_space(folder, expected * of_row)
         self._files: list[IO[bytes]] = []
         try:
             self._files = [tempfile.TemporaryFile(dir=self.folder) for _ in range(3)]  # noqa: SIM115
@@ -78,20 +86,6 @@ class FlatFiles:
         for file in self._files:
             file.flush()
         return rows
-
-    def _check_space(self, rows: int) -> None:
-        of_row = self.table.width * self.table.dtype.itemsize + 1
-        of_row += 0 if self.table.weight is None else 8
-        try:
-            free = shutil.disk_usage(self.folder).free
-        except OSError as error:
-            raise FileError(f"cache={self.folder!r} cannot be used ({error.strerror})") from None
-        if rows * of_row > FREE_SHARE * free:
-            raise FileError(
-                f"the cache needs {rows * of_row / 1e9:.3g} GB, and {self.folder} has "
-                f"{free / 1e9:.3g} GB free: pass cache= a folder with more space, or cache=False "
-                "to decode files in every pass"
-            )
 
     def _mapped(self, which: int, dtype: np.dtype[Any]) -> NDArray[Any]:
         # Writable in memory only: kernels compile anew for read-only arrays.
@@ -135,30 +129,26 @@ def _release(array: NDArray[Any], begin: int, end: int) -> None:
 
 
 class StreamedBlocks(Engine):
-    """Batches of files, decoded in every pass."""
+    """Batches of files, decoded in every pass; another class than `classes` raises LabelError."""
 
     sparse = False
 
-    def __init__(self, table: TableFiles | EncodedFiles, positive_label: Any) -> None:
-        self.table, self.positive_label = table, positive_label
+    def __init__(
+        self, table: TableFiles | EncodedFiles, classes: Sequence[Any], positive_label: Any
+    ) -> None:
+        self.table, self.classes = table, list(classes)
+        self.positive_code = self.classes.index(positive_label)
         self.features = table.width
 
     def merged(self, call: Callable[[Block], T], merge: Callable[[T, T], T]) -> T:
         """Return the results of a call with each block, merged in their order."""
 
         def of_batch(batch: Batch) -> T:
-            return call(Block(batch.X, self._is_positive(batch.labels), batch.weight))
+            labels = LabelCodes(self.table.target, self.classes)  # of this thread
+            codes = labels.codes(batch.labels, batch.weight)
+            return call(Block(batch.X, codes == self.positive_code, batch.weight))
 
         return merged_in_order(of_batch, self.table.arrays(), merge)
-
-    def _is_positive(self, labels: Any) -> NDArray[np.bool_]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        if pa.types.is_dictionary(labels.type):
-            labels = labels.dictionary_decode()
-        same = pc.equal(labels, pa.scalar(self.positive_label).cast(labels.type))
-        return np.asarray(same.to_numpy(zero_copy_only=False), dtype=bool)
 
 
 def scan_labels(table: TableFiles) -> LabelCodes:
@@ -180,3 +170,17 @@ def cache_folder(cache: Any) -> str | None:
     if not os.path.isdir(folder):
         raise FileError(f"cache={cache!r} is not a folder: create it, or leave cache out")
     return folder
+
+
+def check_space(folder: str | None, needed: int) -> None:
+    """Raise FileError if a cache of so many bytes does not fit into its folder."""
+    folder = folder or tempfile.gettempdir()
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise FileError(f"cache={folder!r} cannot be used ({error.strerror})") from None
+    if needed > FREE_SHARE * free:
+        raise FileError(
+            f"the cache needs {needed / 1e9:.3g} GB, and {folder} has {free / 1e9:.3g} GB free: "
+            "pass cache= a folder with more space, or cache=False to decode files in every pass"
+        )

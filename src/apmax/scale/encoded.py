@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from apmax.errors import ApmaxError
-from apmax.scale.files import Batch, Paths, RawFiles
+from apmax.scale.files import Batch, RawFiles
 
 
-class EncodedFiles(RawFiles):
+class EncodedFiles:
     """Files read as arrays of encoded rows.
 
     Parameters
     ----------
-    files, target, columns, sample_weight
-        As in :class:`apmax.scale.files.RawFiles`.
+    source : RawFiles
+        The files. One that changed since `source` was created raises FileError.
     encode : callable
         Returns the encoded rows of a data frame of the columns.
     width, dtype
@@ -25,25 +25,21 @@ class EncodedFiles(RawFiles):
     """
 
     def __init__(
-        self,
-        files: Paths,
-        target: str,
-        columns: Sequence[str] | None,
-        sample_weight: str | None,
-        *,
-        encode: Callable[[Any], Any],
-        width: int,
-        dtype: Any,
+        self, source: RawFiles, *, encode: Callable[[Any], Any], width: int, dtype: Any
     ) -> None:
-        super().__init__(files, target, columns, sample_weight)
-        self.encode, self.width, self.dtype = encode, width, np.dtype(dtype)
+        self.source, self.encode, self.width, self.dtype = source, encode, width, np.dtype(dtype)
+        self.paths, self.target, self.weight = source.paths, source.target, source.weight
+
+    def rows(self) -> int | None:
+        """Return the number of rows, if the format stores it."""
+        return self.source.rows()
 
     def arrays(self) -> Iterator[Batch]:
         """Yield all rows in order."""
-        for path, row, batch in self.batches(None):
+        for path, row, batch in self.source.batches(None):
             try:
-                X = self.encode(batch.select(self.columns).to_pandas())
+                X = self.encode(batch.select(self.source.columns).to_pandas())
             except ApmaxError as error:
                 last = row + batch.num_rows - 1
                 raise type(error)(f"{path}, rows {row} to {last}: {error}") from None
-            yield Batch(X, batch.column(self.target), self.weights(batch, path, row))
+            yield Batch(X, batch.column(self.target), self.source.weights(batch, path, row))

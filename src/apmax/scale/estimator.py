@@ -53,7 +53,7 @@ def fit_files(
             if flat is None:
                 labels = scan_labels(table)
                 found = target_of(labels.values, labels.totals, model)
-                engine = StreamedBlocks(table, found.pos_label)
+                engine = StreamedBlocks(table, labels.values, found.pos_label)
             else:
                 found = target_of(flat.labels.values, flat.labels.totals, model)
                 engine = CachedBlocks(flat, flat.labels.values.index(found.pos_label))

@@ -79,9 +79,11 @@ class RawFiles:
             self._check_schema(path, schema)
 
     def rows(self) -> int | None:
-        """Return the number of rows, if the format stores it."""
+        """Return the number of rows, if the format stores it; changed files raise FileError."""
         if self.format == "csv":
             return None
+        for path, stamp in zip(self.paths, self.stamps, strict=True):
+            _check_unchanged(path, stamp)
         return sum(int(self._dataset(path).count_rows()) for path in self.paths)
 
     def weights(self, batch: Any, path: Path, row: int) -> Floats:
@@ -302,8 +304,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 def _check_unchanged(path: Path, stamp: tuple[int, int]) -> None:
     if _stamp(path) != stamp:
         raise FileError(
-            f"{path} changed while it was being read: fit again once it is complete, or use a "
-            "cache, which reads each file once"
+            f"{path} changed while it was being read: fit again once it is complete, or fit a copy"
         )
 
 

@@ -95,6 +95,30 @@ def sample_negatives(
     float64. A sample is enough if negatives near the top of the ranking are many in it. With fewer
     than 5,000 positives, prefer a fit to all rows.
     """
+    source = RawFiles(files, target, columns, sample_weight)
+    return sample_of(
+        source,
+        per_positive=per_positive,
+        rows=rows,
+        pos_label=pos_label,
+        random_state=random_state,
+        stacklevel=3,
+    )
+
+
+def sample_of(
+    source: RawFiles,
+    *,
+    per_positive: float | None = None,
+    rows: int | str | None = None,
+    pos_label: Any = None,
+    random_state: int = 0,
+    stacklevel: int = 2,
+) -> Sample:
+    """Return a sample of files; :func:`sample_negatives` describes it.
+
+    `stacklevel` is that of the user's code, for the warning of a frequent positive class.
+    """
     if per_positive is not None:
         check_real(per_positive, "per_positive", above=0, why="it is the number of negatives")
     check_count(random_state, "random_state", at_least=0, why="it is the seed")
@@ -102,16 +126,19 @@ def sample_negatives(
     if rows is not None and rows != "memory":
         why = "a sample needs rows of both classes; or 'memory'"
         most = check_count(rows, "rows", at_least=2, why=why)  # type: ignore[arg-type]
-    source = RawFiles(files, target, columns, sample_weight)
     if rows == "memory":
         most = rows_for_training(len(source.columns))
-    labels, counts = LabelCodes(target), np.zeros(2)
+    labels, counts = LabelCodes(source.target), np.zeros(2)
     for path, row, batch in source.batches(source.roles):
-        codes = labels.codes(batch.column(target), source.weights(batch, path, row))
+        codes = labels.codes(batch.column(source.target), source.weights(batch, path, row))
         counts += np.bincount(codes, minlength=2)
     if len(labels.values) < 2:
-        raise LabelError(f"column {target!r} holds {labels.values!r}: a target needs two classes")
-    found = binary_target(np.array(labels.values), labels.totals, pos_label=pos_label)
+        raise LabelError(
+            f"column {source.target!r} holds {labels.values!r}: a target needs two classes"
+        )
+    found = binary_target(
+        np.array(labels.values), labels.totals, pos_label=pos_label, stacklevel=stacklevel + 1
+    )
     positive = labels.values.index(found.pos_label)
     minus = np.inf if per_positive is None else per_positive * counts[positive]
     if per_positive is None and most is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,8 @@ from apmax.interrupts import cooperative_interrupts
 from apmax.tabular.columns import Columns
 
 logger = logging.getLogger("apmax")
+POSITION = np.dtype(np.uint32)
+"""Type of the encoded columns."""
 
 
 class FilesMixin:
@@ -66,41 +68,49 @@ class FilesMixin:
         --------
         apmax.scale.sample_negatives : The sample.
         """
-        self._fit_sample(files, target, columns, sample_weight, rows, random_state)
+        from apmax.scale.files import RawFiles
+
+        source = RawFiles(files, target, columns, sample_weight)
+        self._fit_sample(source, rows, random_state)
         return self
 
     def _fit_sample(
         self,
-        files: Any,
-        target: str,
-        columns: Sequence[str] | None,
-        sample_weight: str | None,
+        source: Any,
         rows: int | None,
         random_state: int,
+        check: Callable[[int], None] | None = None,
     ) -> bool:
-        """Fit the model to a sample; return whether it holds fewer rows than the files."""
-        from apmax.scale.sampling import sample_negatives
+        """Fit the model to a sample; return whether it holds fewer rows than the files.
 
-        sample = sample_negatives(
-            files,
-            target,
+        If so, `check` is called with the number of rows of the files before the fit.
+        """
+        from apmax.scale.sampling import sample_of
+
+        sample = sample_of(
+            source,
             rows="memory" if rows is None else rows,
-            columns=columns,
-            sample_weight=sample_weight,
             pos_label=self.pos_label,
             random_state=random_state,
+            stacklevel=5,  # the caller of `fit_files`, which is decorated
         )
         fewer = sample.y.size < sample.rows
+        if fewer and check is not None:
+            check(sample.rows)
         logger.info("training on %d of %d rows", sample.y.size, sample.rows)
         frame, y, weight = sample.table.to_pandas(), sample.y, sample.sample_weight
         del sample
-        self.fit(frame, y, weight)  # type: ignore[attr-defined]
+        with warnings.catch_warnings():
+            # The sample has issued it.
+            warnings.filterwarnings("ignore", "the positive class is", UserWarning)
+            self.fit(frame, y, weight)  # type: ignore[attr-defined]
         return fewer
 
 
 class AllRowsMixin(FilesMixin):
     """Adds `fit_files` to an additive model: a sample for its basis, all rows for coefficients."""
 
+    classes_: Any
     columns_: Columns
     linear_: Any
     result_: Any
@@ -144,34 +154,36 @@ class AllRowsMixin(FilesMixin):
 
         Notes
         -----
-        Ctrl-C after the fit to the sample keeps its coefficients, with a warning.
+        Ctrl-C after the fit to the sample keeps its coefficients, with a warning. An error discards
+        them, such as that of a file that changed, or of a disk that is full. Before the fit to the
+        sample, the disk is checked to have 4 bytes free per row and column.
 
         See Also
         --------
         apmax.scale.sample_negatives : The sample.
         """
-        if cache is not False:
-            from apmax.scale.cache import cache_folder
+        from apmax.scale.cache import cache_folder, check_space
+        from apmax.scale.files import RawFiles
 
-            cache_folder(cache)  # an error comes before the fit to the sample
-        if self._fit_sample(files, target, columns, sample_weight, rows, random_state):
-            self._refit(files, target, columns, sample_weight, cache)
+        folder = None if cache is False else cache_folder(cache)
+        # Both stages share its time stamps, so that files which change in between are noticed.
+        source = RawFiles(files, target, columns, sample_weight)
+
+        def check(of: int) -> None:
+            if cache is not False:
+                check_space(folder, of * len(source.columns) * POSITION.itemsize)
+
+        if self._fit_sample(source, rows, random_state, check):
+            self._refit(source, cache)
         return self
 
-    def _refit(
-        self,
-        files: Any,
-        target: str,
-        columns: Sequence[str] | None,
-        sample_weight: str | None,
-        cache: Any,
-    ) -> None:
+    def _refit(self, source: Any, cache: Any) -> None:
         """Fit the coefficients to all rows, unless the fit to the sample was interrupted."""
         if self.result_.interrupted:
             return
         try:
             with cooperative_interrupts(), one_blas_thread():
-                w, result = self._all_rows(files, target, columns, sample_weight, cache)
+                w, result = self._all_rows(source, cache)
         except KeyboardInterrupt:
             message = "interrupted: kept the coefficients of the sample"
             self.result_ = replace(self.result_, converged=False, interrupted=True, message=message)
@@ -182,14 +194,7 @@ class AllRowsMixin(FilesMixin):
         if not self.result_.converged:
             warnings.warn(self.result_.message, ConvergenceWarning, stacklevel=4)
 
-    def _all_rows(
-        self,
-        files: Any,
-        target: str,
-        columns: Sequence[str] | None,
-        sample_weight: str | None,
-        cache: Any,
-    ) -> Any:
+    def _all_rows(self, source: Any, cache: Any) -> Any:
         """Return the coefficients of all rows and how their fits ended."""
         from apmax.scale.blocks import Progress
         from apmax.scale.cache import CachedBlocks, FlatFiles, StreamedBlocks, cache_folder
@@ -198,21 +203,14 @@ class AllRowsMixin(FilesMixin):
         from apmax.tabular.refit import refit
 
         grids, progress = Grids(self.columns_, self._terms), Progress(self.on_progress)
-        table = EncodedFiles(
-            files,
-            target,
-            columns,
-            sample_weight,
-            encode=grids.positions,
-            width=len(grids.axes),
-            dtype=np.uint32,
-        )
+        table = EncodedFiles(source, encode=grids.positions, width=len(grids.axes), dtype=POSITION)
+        classes = self.classes_.tolist()
         if cache is False:
-            blocks = StreamedBlocks(table, self.pos_label_)
+            blocks = StreamedBlocks(table, classes, self.pos_label_)
             return refit(GridBlocks(blocks, grids), self.linear_, progress)
-        flat = FlatFiles(table, cache_folder(cache), progress)
+        flat = FlatFiles(table, cache_folder(cache), progress, classes)
         try:
-            cached = CachedBlocks(flat, flat.labels.values.index(self.pos_label_))
+            cached = CachedBlocks(flat, classes.index(self.pos_label_))
             return refit(GridBlocks(cached, grids), self.linear_, progress)
         finally:
             flat.close()
