@@ -34,12 +34,17 @@ def contributions(model: Model, X: Any) -> Any:
 
     if model.coef is not None:
         return _of_weights(model, X)
-    has_blend = isinstance(model.classifier, AutoAPClassifier)
-    if has_blend and has_trees(model.classifier.blend_) and model.preprocessor is not None:
+    if model.preprocessor is not None and compared_with_typical(model):
         # Columns of the table, because a date is three columns for the classifier.
         typical = model.preprocessor.typical_
         return pd.DataFrame(changes_from_typical(model.log_odds, X.rename(columns=str), typical))
     return _of_effects(model, X)
+
+
+def compared_with_typical(model: Model) -> bool:
+    """Tell whether contributions are changes from the typical value of a column."""
+    classifier = model.classifier
+    return isinstance(classifier, AutoAPClassifier) and has_trees(classifier.blend_)
 
 
 def _of_weights(model: Model, X: Any) -> Any:

@@ -174,6 +174,13 @@ def test_alerts_with_an_id_column_named_row(folder: Path) -> None:
     assert shown["row"] == ["7", "7", "7"]
 
 
+@pytest.mark.parametrize(("kind", "typical"), [("boosting-5x100", True), ("logistic", False)])
+def test_reasons_of_trees_name_their_reference(kind: str, typical: bool, folder: Path) -> None:
+    run("train", "loans.csv", "--target", "defaulted", "--model", kind)
+    shown = run("predict", "model.apmax", "new-loans.csv", "--explain", "1", "-o", "p.csv")
+    assert ("typical value of the column" in shown.stderr) == typical
+
+
 def test_columns_of_the_output_do_not_depend_on_the_number_of_alerts(model: str) -> None:
     options = ("--threshold", "1", "--only-alerts", "--explain", "2")
     assert [*predicted("valid.csv", *options).columns] == [

@@ -169,8 +169,13 @@ def _sorted_alerts(frame: Any, alerts: Mask, columns: list[str]) -> Any:
 
 def _with_reasons(console: Console, frame: Any, model: Model, dataset: Dataset, count: int) -> Any:
     """Add columns of reasons to a frame whose index are rows of the data."""
-    from apmax.app.reasons import reasons_of
+    from apmax.app.reasons import compared_with_typical, reasons_of
 
+    if compared_with_typical(model):
+        console.note(
+            "a reason is the difference in log-odds to the typical value of the column, which is "
+            "the median or the most frequent category"
+        )
     X = dataset.rows(frame.index.to_numpy()).X
     with console.progress("explaining", len(frame)) as advance:
         reasons = reasons_of(model, X, count, lambda done: advance("explaining", done, len(frame)))
