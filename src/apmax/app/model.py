@@ -212,7 +212,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     except Exception as error:  # whatever a damaged archive makes zipfile, json or NumPy raise
         raise ModelFileError(
             f"{path} is not a model of apmax, or is damaged ({one_line(error)}): commands take the "
-            "model first and then the data; if it is damaged, train it again"
+            "model first and then the data; train a damaged model again with `apmax train`"
         ) from None
 
 
