@@ -112,6 +112,7 @@ numbers: setup  ## renew the tables of the documentation from docs/results
 
 dist: setup  ## build, check and try the source archive and the wheel
 	@$(BIN)/python .ci/dist.py
+	@$(BIN)/cog -r -I . docs/benchmarks.md >/dev/null
 
 bench-app: setup  ## compare `apmax train` with default gradient boosting; continues stored results
 	@$(ONE_THREAD) nice $(BIN)/python -m benchmarks.application

@@ -134,8 +134,8 @@ class AllRowsMixin(FilesMixin):
 
         A sample of the rows gives everything but the coefficients: the knots of the functions,
         categories, pairs of columns, the strength of the penalties, and the calibration of
-        probabilities. Then the coefficients are fitted to all rows. Needs the extra ``files`` and
-        pandas.
+        probabilities. Then the coefficients are fitted to all rows and averaged with those of the
+        sample. Needs the extra ``files`` and pandas.
 
         Parameters
         ----------
