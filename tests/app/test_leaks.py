@@ -232,6 +232,14 @@ def test_rows_are_compared_by_value_not_by_type(table: Any) -> None:
     assert check_test(dataset(frame, y), dataset(as_read, y)) != []
 
 
+def test_zeros_of_either_sign_and_infinite_numbers_are_compared_as_the_models_read_them() -> None:
+    y = np.arange(40) < 20
+    one = pd.DataFrame({"a": np.tile([0.0, np.inf], 20), "b": np.arange(40)})
+    other = pd.DataFrame({"a": np.tile([-0.0, np.nan], 20), "b": np.arange(40)})
+    assert check_test(dataset(one, y), dataset(other, y)) != []
+    assert check_test(dataset(one, y), dataset(other + 1, y)) == []
+
+
 def test_the_sample_of_a_large_table_is_enough(rng: np.random.Generator) -> None:
     frame = pd.DataFrame(rng.normal(size=(200_000, 4)), columns=list("abcd"))
     y = rng.random(200_000) < 0.02

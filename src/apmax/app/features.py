@@ -295,8 +295,12 @@ def to_numbers(values: Any) -> Any:
     except (TypeError, OverflowError):  # lists; integers beyond any float
         numbers = pd.to_numeric(values.astype(str), errors="coerce")
     array = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
-    finite = np.where(np.isfinite(array), np.clip(array, -LARGEST, LARGEST), np.nan)
-    return pd.Series(finite, index=values.index)
+    return pd.Series(finite_numbers(array), index=values.index)
+
+
+def finite_numbers(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return numbers that sums can bear; missing for what is infinite."""
+    return np.where(np.isfinite(array), np.clip(array, -LARGEST, LARGEST), np.nan)
 
 
 def to_words(values: Any) -> Any:

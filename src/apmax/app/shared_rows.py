@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apmax.app.features import to_numbers
+from apmax.app.features import finite_numbers
 from apmax.app.io import Dataset
 from apmax.app.leaks import MIN_CLASS, Finding, as_frame
 
@@ -52,23 +52,23 @@ def _row_hashes(train: Dataset, test: Dataset) -> tuple[NDArray[Any], NDArray[An
     if cells > MAX_HASHED or train.is_table != test.is_table:
         return np.empty(0), np.empty(0)
     frames = [as_frame(dataset.X) for dataset in (train, test)]
-    common = [name for name in frames[0].columns if name in frames[1].columns]
-    numeric = {
-        name
-        for name in common
-        if all(pd.api.types.is_numeric_dtype(frame[name]) for frame in frames)
-    }
+    common = frames[0].columns.intersection(frames[1].columns, sort=False)
+    frames = [frame[common] for frame in frames]
+    kinds = zip(common, *(frame.dtypes for frame in frames), strict=True)
+    numeric = [name for name, *both in kinds if all(map(pd.api.types.is_numeric_dtype, both))]
     one, other = (
-        pd.util.hash_pandas_object(
-            pd.DataFrame(
-                {
-                    name: to_numbers(frame[name]) if name in numeric else frame[name].astype(str)
-                    for name in common
-                },
-                index=frame.index,
-            ).assign(**{"\0": dataset.labels()}),
-            index=False,
-        ).to_numpy()
+        _hashes(frame, numeric, dataset.labels())
         for frame, dataset in zip(frames, (train, test), strict=True)
     )
     return one, other
+
+
+def _hashes(frame: Any, numeric: list[str], labels: Any) -> NDArray[Any]:
+    """Return one number per row; hashes of bytes, since frames with many columns are slow."""
+    import pandas as pd
+
+    numbers = finite_numbers(frame[numeric].to_numpy(dtype=np.float64, na_value=np.nan)) + 0.0
+    words = frame.drop(columns=numeric).astype(str).assign(**{"\0": labels})
+    keys = pd.util.hash_pandas_object(words, index=False).to_numpy()
+    rows = np.column_stack([numbers.view(np.uint64), keys])
+    return np.fromiter((hash(row.tobytes()) for row in rows), np.int64, len(rows))
