@@ -32,7 +32,7 @@ $(READY): $(DEMO_READY)
 	@touch $@
 
 test: setup  ## run all tests, on every core
-	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n auto
+	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n auto --dist worksteal
 
 test-min:  ## run the tests that need no torch with the oldest supported versions
 	@$(PYTHON) -m venv --clear .venv-min

@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 from tests.reliability.soak import store  # noqa: E402
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-SUITE = [sys.executable, "-m", "pytest", "-q", "-n", "auto"]
+SUITE = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "--dist", "worksteal"]
 
 
 def loop() -> None:

@@ -43,19 +43,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[s
     server.server_close()
 
 
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_pages_fit_the_screen_and_log_nothing(
-    site: tuple[str, list[str]], size: tuple[int, int], tmp_path: Path
+def test_pages_fit_both_screens_and_log_nothing(
+    site: tuple[str, list[str]], tmp_path: Path
 ) -> None:
     address, pages = site
     assert len(pages) > 30
     wide, logged, foreign = [], [], []
     with open_browser(tmp_path) as browser:
-        resize(browser, size)
         for page in pages:
             browser.get(f"{address}/{page}/")
             script = "const d = document.documentElement; return d.scrollWidth - d.clientWidth"
-            wide += [page] if browser.execute_script(script) > 1 else []
+            for size in (DESKTOP, PHONE):
+                resize(browser, size)
+                wide += [(page, size)] if browser.execute_script(script) > 1 else []
             logged += [entry["message"] for entry in browser.get_log("browser")]
             script = "return performance.getEntriesByType('resource').map(one => one.name)"
             foreign += [u for u in browser.execute_script(script) if not u.startswith(address)]

@@ -47,7 +47,8 @@ def average_precision_of(fold: Fold, pos_label: Any = None) -> APInterval:
         scores, weight = fold(positives, join, pos_label)
         return _exact(fold, scores, weight, pos_label)
     sample, _ = fold(positives, join, pos_label, SAMPLE)
-    edges = np.unique(np.quantile(sample, np.linspace(0, 1, BINS + 1)[1:-1], method="lower"))
+    ranks = np.linspace(0, sample.size - 1, BINS + 1)[1:-1].astype(np.intp)
+    edges = np.unique(np.sort(sample)[ranks])  # np.quantile takes time proportional to the bins
     return _interval(*fold(counts_per_bin, add, pos_label, edges))
 
 

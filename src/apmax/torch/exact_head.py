@@ -23,7 +23,6 @@ from apmax.lbfgs import Minimum, Objective, minimise
 from apmax.metrics import average_precision
 from apmax.objective.exact import evaluate_margins
 from apmax.objective.surrogates import Surrogate, resolve_with_gamma
-from apmax.splits import make_splits
 from apmax.torch.distributed import gather_checked
 from apmax.torch.labels import label_masks
 from apmax.torch.layer_inputs import LayerInputs, Unpack, layer_inputs
@@ -234,6 +233,8 @@ class ExactAPHead:
     ) -> Iterator[list[float]]:
         """Yield the AP of the anchor and of every alpha on the held-out rows of each fold."""
         fewest = int(min(positive.sum(), (~positive).sum()))
+        from apmax.splits import make_splits  # importing scikit-learn takes a second
+
         folds = make_splits(min(self.cv, fewest), inputs.values, positive)
         for number, (train, test) in enumerate(folds, 1):
             held_out, truth = inputs.rows(test), positive[test]

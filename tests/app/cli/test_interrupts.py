@@ -63,7 +63,7 @@ def train(folder: Path, data: Path, stop_after: float | None, *options: str) -> 
 
 @pytest.mark.parametrize(
     ("runs", "options"),
-    [(20, ("--model", "additive", "--jobs", "1")), (6, ("--model", "trees", "--jobs", "2"))],
+    [(8, ("--model", "additive", "--jobs", "1")), (4, ("--model", "trees", "--jobs", "2"))],
     ids=["one process", "two processes"],
 )
 def test_interrupts_at_random_moments_leave_a_complete_model_or_none(
