@@ -1,11 +1,13 @@
-"""Run the test suite many times while busy loops take all cores.
+"""Run the test suite many times in a row, on a machine that busy loops load.
 
-``python .ci/flakes.py 20`` stops at the first failure. In the end, the number of runs is stored for
-the table of docs/reliability.md.
+``python .ci/flakes.py 20`` stops at the first failure. Each run has four processes per core, beside
+one busy loop per core. The number of runs so far is stored for the table of docs/reliability.md.
+With ``--pull``, each run is that of the newest commit.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -18,7 +20,8 @@ sys.path.insert(0, str(ROOT))
 from tests.reliability.soak import store  # noqa: E402
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-SUITE = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "--dist", "worksteal"]
+CORES = os.cpu_count() or 1
+SUITE = [sys.executable, "-m", "pytest", "-q", "-n", str(4 * CORES), "--dist", "worksteal"]
 
 
 def loop() -> None:
@@ -27,21 +30,28 @@ def loop() -> None:
         pass
 
 
-def main(runs: int) -> int:
+def main(runs: int, pull: bool) -> int:
     """Return the exit code of the first suite that fails, or 0."""
-    for _ in range(os.cpu_count() or 1):
+    for _ in range(CORES):
         Process(target=loop, daemon=True).start()
     for number in range(1, runs + 1):
+        if pull:
+            subprocess.run(["git", "pull", "--quiet", "--ff-only"], cwd=ROOT, check=True)
         begin = time.monotonic()
         code = subprocess.run(SUITE, cwd=ROOT, env=ENVIRONMENT, check=False).returncode
         minutes = (time.monotonic() - begin) / 60
         print(f"run {number}: exit code {code}, {minutes:.1f} minutes", flush=True)
         if code:
             return code
-    promise = "the test suite passes while busy loops take all cores"
-    store(promise, "flakes.py", f"{runs} runs in a row, no failure")
+        load = f"{4 * CORES} processes of tests and {CORES} busy loops on {CORES} cores"
+        promise = "the test suite passes while busy loops take all cores"
+        store(promise, "flakes.py", f"{number} runs in a row, no failure; {load}")
     return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 20))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", nargs="?", type=int, default=20)
+    parser.add_argument("--pull", action="store_true")
+    arguments = parser.parse_args()
+    raise SystemExit(main(arguments.runs, arguments.pull))

@@ -19,6 +19,7 @@ from tests.browser import DESKTOP, PHONE, needs_chromium, open_browser, resize
 pytest.importorskip("mkdocs", reason="mkdocs is not installed")
 ROOT = Path(__file__).parents[1]
 pytestmark = needs_chromium
+AFTER_LAYOUT = "requestAnimationFrame(() => requestAnimationFrame(arguments[0]))"
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -55,6 +56,7 @@ def test_pages_fit_both_screens_and_log_nothing(
             script = "const d = document.documentElement; return d.scrollWidth - d.clientWidth"
             for size in (DESKTOP, PHONE):
                 resize(browser, size)
+                browser.execute_async_script(AFTER_LAYOUT)
                 wide += [(page, size)] if browser.execute_script(script) > 1 else []
             logged += [entry["message"] for entry in browser.get_log("browser")]
             script = "return performance.getEntriesByType('resource').map(one => one.name)"

@@ -37,13 +37,13 @@ TINY = replace(
 
 @pytest.fixture(autouse=True)
 def tiny_images(tmp_path_factory, monkeypatch):
-    """60 images, a quarter positive and a little brighter; 20 for the test."""
+    """60 small images, a quarter positive and a little brighter; 20 for the test."""
     folder = tmp_path_factory.mktemp("data")
     (folder / "images").mkdir()
     rng = np.random.default_rng(0)
     for part, size in (("train", 60), ("test", 20)):
         classes = np.where(np.arange(size) % 4 == 0, 7, 2).astype(np.uint8)
-        x = rng.integers(0, 200, (size, 32, 32, 3)) + 8 * (classes >= 5)[:, None, None, None]
+        x = rng.integers(0, 200, (size, 16, 16, 3)) + 8 * (classes >= 5)[:, None, None, None]
         for name, array in ((f"x_{part}", x.astype(np.uint8)), (f"class_{part}", classes)):
             path = folder / "images" / f"cifar10_imbalanced_{name}.npy.xz"
             with lzma.open(path, "wb", preset=0) as file:
