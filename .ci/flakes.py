@@ -1,8 +1,8 @@
 """Run the test suite many times in a row, on a machine that busy loops load.
 
 ``python .ci/flakes.py 20`` stops at the first failure. Each run has four processes per core, beside
-one busy loop per core. The number of runs so far is stored for the table of docs/reliability.md.
-With ``--pull``, each run is that of the newest commit.
+one busy loop per core. With ``--pull``, each run is that of the newest commit. At the end, or on
+Ctrl-C, the number of runs is stored for the table of docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from multiprocessing import Process
 from pathlib import Path
 
@@ -34,18 +35,21 @@ def main(runs: int, pull: bool) -> int:
     """Return the exit code of the first suite that fails, or 0."""
     for _ in range(CORES):
         Process(target=loop, daemon=True).start()
-    for number in range(1, runs + 1):
-        if pull:
-            subprocess.run(["git", "pull", "--quiet", "--ff-only"], cwd=ROOT, check=True)
-        begin = time.monotonic()
-        code = subprocess.run(SUITE, cwd=ROOT, env=ENVIRONMENT, check=False).returncode
-        minutes = (time.monotonic() - begin) / 60
-        print(f"run {number}: exit code {code}, {minutes:.1f} minutes", flush=True)
-        if code:
-            return code
-        load = f"{4 * CORES} processes of tests and {CORES} busy loops on {CORES} cores"
-        promise = "the test suite passes while busy loops take all cores"
-        store(promise, "flakes.py", f"{number} runs in a row, no failure; {load}")
+    done = 0
+    with suppress(KeyboardInterrupt):
+        while done < runs:
+            if pull:
+                subprocess.run(["git", "pull", "--quiet", "--ff-only"], cwd=ROOT, check=True)
+            begin = time.monotonic()
+            code = subprocess.run(SUITE, cwd=ROOT, env=ENVIRONMENT, check=False).returncode
+            minutes = (time.monotonic() - begin) / 60
+            print(f"run {done + 1}: exit code {code}, {minutes:.1f} minutes", flush=True)
+            if code:
+                return code
+            done += 1
+    load = f"{4 * CORES} processes of tests and {CORES} busy loops on {CORES} cores"
+    promise = "the test suite passes while busy loops take all cores"
+    store(promise, "flakes.py", f"{done} runs in a row, no failure; {load}")
     return 0
 
 
