@@ -289,8 +289,8 @@ def remedies_in_words() -> str:
     return "\n" + wrapped(
         f"By more than two standard errors, AP is raised by {raised}. It is lowered by {lowered}."
         if raised
-        else "No remedy raises AP by more than two standard errors. It is lowered by more than "
-        f"two by {lowered}."
+        else "No remedy raises AP by more than two standard errors. "
+        f"{lowered[0].upper()}{lowered[1:]} lower it by more than two."
     )
 
 
@@ -301,7 +301,7 @@ def _by_learner(found: dict[str, list[str]]) -> str:
         f"{' and '.join(filter(None, (', '.join(names[:-1]), names[-1])))} for {learners[one]}"
         for one, names in found.items()
     ]
-    return ", and by ".join(listed)
+    return ", and ".join(listed)
 
 
 def application() -> str:
