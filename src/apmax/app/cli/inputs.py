@@ -106,7 +106,7 @@ class Fitting:
     rows: Annotated[
         int | None,
         typer.Option(
-            help="Most rows to train on: all positives, and other rows, weighted. Default: "
+            help="Maximum number of rows to train on: all positives, and other rows, weighted. Default: "
             "all, or those that fit into memory."
         ),
     ] = None
