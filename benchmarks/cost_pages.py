@@ -90,11 +90,13 @@ def memory_bound() -> str:
         / _bound(one["rows"], 1e6 * one["table_mb"], "additive" not in one["options"])
         for one in results_of("scale_recorded")["train_memory"]["lines"]
     ]  # fmt: skip
+    full = max(one["rows"] for one in _tables() if one["model"] == "auto" and one["budget"] is None)
     return wrapped(
         f"Plan for {PROCESSES / 1e9:.1f} GB, plus {BYTES_PER_ROW / 1e3:.0f} KB per row, plus "
         f"{BYTES_PER_BYTE} times the size of the table (8 bytes per number), plus "
         f"{FORESTS / 1e9:.0f} GB for the forests of `AutoAPClassifier`. {len(used)} measured "
-        f"peaks, with one or two processes, are {min(used):.0%} to {max(used):.0%} of this."
+        f"peaks, with one or two processes, are {min(used):.0%} to {max(used):.0%} of this. The "
+        f"largest fit of `AutoAPClassifier` without a time limit among them has {full:,} rows."
     )
 
 
@@ -109,7 +111,8 @@ def rows_by_memory() -> str:
     rows = [
         [
             f"{memory / 1e9:.0f} GB",
-            *(_rounded_down((memory - fixed) / of_row) for fixed in (PROCESSES + FORESTS, PROCESSES)),
+            _rounded_down((memory - PROCESSES - FORESTS) / of_row),
+            _rounded_down((memory - PROCESSES) / of_row),
             _rounded_down(SHARE * memory / of_row),
         ]
         for memory in MEMORIES
