@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from apmax.memory import BYTES_PER_BYTE, BYTES_PER_ROW, SHARE
 from benchmarks.pages import markdown, results_of, wrapped
 from benchmarks.timing import RESULTS
 
 SPARSE = "sparse"
+PROCESSES, FORESTS = 0.7e9, 3e9
+"""Bytes of memory that do not depend on the number of rows: processes, and forests at most."""
+MEMORIES, WIDTH = (8e9, 16e9, 64e9), 20
+"""Sizes of machines, and the columns of the tables for which rows are counted."""
 MODELS = {"additive": "`AdditiveAPClassifier`", "auto": "`AutoAPClassifier`"}
 
 
@@ -62,13 +67,63 @@ def _tables() -> list[dict[str, Any]]:
 
 
 def _about_budgets(found: list[dict[str, Any]]) -> str:
-    loads = [one["load"] for one in found if one["budget"] is not None]
-    if not loads:
+    limited = [one for one in found if one["budget"] is not None]
+    if not limited:
         return ""
+    load = max(one["load"] for one in limited)
     return (
-        "A time budget counts elapsed seconds, not CPU time. With a budget, other programs took "
-        f"most of the CPU time (load average {max(loads):.0f} on two cores)."
+        "A time budget counts elapsed seconds, not CPU time. The fit with a budget got little of "
+        f"the CPU, because other programs ran (load average {load:.0f} on two cores), and is not "
+        "comparable with the others."
     )
+
+
+def memory_bound() -> str:
+    """State the bound on the memory of fits to tables, and how it compares with measurements."""
+    used = [
+        one["peak_bytes"] / _bound(one["rows_used"] if "rows_used" in one else one["rows"],
+                                   one["table_bytes"], one["model"] == "auto")
+        for one in _tables()
+    ]  # fmt: skip
+    used += [
+        1e9 * one["peak_gb"]
+        / _bound(one["rows"], 1e6 * one["table_mb"], "additive" not in one["options"])
+        for one in results_of("scale_recorded")["train_memory"]["lines"]
+    ]  # fmt: skip
+    full = max(one["rows"] for one in _tables() if one["model"] == "auto" and one["budget"] is None)
+    return wrapped(
+        f"Plan for {PROCESSES / 1e9:.1f} GB, plus {BYTES_PER_ROW / 1e3:.0f} KB per row, plus "
+        f"{BYTES_PER_BYTE} times the size of the table (8 bytes per number), plus "
+        f"{FORESTS / 1e9:.0f} GB for the forests of `AutoAPClassifier`. {len(used)} measured "
+        f"peaks, with one or two processes, are {min(used):.0%} to {max(used):.0%} of this. The "
+        f"largest fit of `AutoAPClassifier` without a time limit among them has {full:,} rows."
+    )
+
+
+def _bound(rows: float, table_bytes: float, forests: bool) -> float:
+    own = BYTES_PER_ROW * rows + BYTES_PER_BYTE * table_bytes
+    return PROCESSES + own + FORESTS * forests
+
+
+def rows_by_memory() -> str:
+    """Show how many rows fit into machines of some sizes by the bound."""
+    of_row = BYTES_PER_ROW + BYTES_PER_BYTE * 8 * WIDTH
+    rows = [
+        [
+            f"{memory / 1e9:.0f} GB",
+            _rounded_down((memory - PROCESSES - FORESTS) / of_row),
+            _rounded_down((memory - PROCESSES) / of_row),
+            _rounded_down(SHARE * memory / of_row),
+        ]
+        for memory in MEMORIES
+    ]  # fmt: skip
+    header = ["memory", "`AutoAPClassifier.fit`", "`AdditiveAPClassifier.fit`"]
+    return markdown([*header, "sample of `fit_files` and `apmax train`"], rows)
+
+
+def _rounded_down(rows: float) -> str:
+    unit = 10 ** (len(str(int(rows))) - 2)
+    return f"{int(rows) // unit * unit:,}"
 
 
 def time_budgets() -> str:

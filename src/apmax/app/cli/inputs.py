@@ -106,8 +106,8 @@ class Fitting:
     rows: Annotated[
         int | None,
         typer.Option(
-            help="Most rows to train on: all positives, and other rows, weighted. Default: "
-            "all, or those that fit into memory."
+            help="Maximum number of rows to train on: all positives, and other rows, weighted. "
+            "Default: all, or those that fit into memory."
         ),
     ] = None
     seed: Annotated[int, typer.Option(help="Random seed of folds, held-out rows and models.")] = 0
