@@ -4,8 +4,6 @@ import hashlib
 import inspect
 import json
 import os
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -18,7 +16,8 @@ import sklearn
 from joblib import Parallel, delayed
 
 import apmax
-from apmax.app.files import write_file
+from apmax.app.workers import end_with
+from apmax.atomic_files import write_file
 from experiments.output import progress_bar
 
 K = TypeVar("K")
@@ -103,17 +102,5 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 def _run(unit: Unit, owner: int) -> tuple[Unit, Any]:
     if os.getpid() != owner:
-        _end_with(owner)
+        end_with(owner)
     return unit, unit.work(*unit.arguments)
-
-
-@cache  # one thread for each worker
-def _end_with(owner: int) -> None:
-    """End this worker when its owner is killed; joblib would keep it for five minutes."""
-
-    def watch() -> None:
-        while os.getppid() == owner:
-            time.sleep(0.5)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

@@ -95,6 +95,11 @@ def test_compiling_is_logged_once_and_the_cache_serves_the_next_process(tmp_path
 
     assert errors(code).count("compiling") == 1
     assert "compiling" not in errors(code)
+    for suffix, damage in ((".nbi", b""), (".nbc", b"\x80damage")):  # index and machine code
+        for file in tmp_path.rglob(f"*{suffix}"):
+            file.write_bytes(damage)
+        assert "damaged" in errors(code)
+    assert errors(code) == ""
 
 
 def test_without_logging_nothing_is_printed(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -19,7 +20,6 @@ from tests.browser import DESKTOP, PHONE, needs_chromium, open_browser, resize
 pytest.importorskip("mkdocs", reason="mkdocs is not installed")
 ROOT = Path(__file__).parents[1]
 pytestmark = needs_chromium
-AFTER_LAYOUT = "requestAnimationFrame(() => requestAnimationFrame(arguments[0]))"
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -51,13 +51,11 @@ def test_pages_fit_both_screens_and_log_nothing(
     assert len(pages) > 30
     wide, logged, foreign = [], [], []
     with open_browser(tmp_path) as browser:
-        for page in pages:
+        for size, page in product((DESKTOP, PHONE), pages):
+            resize(browser, size)
             browser.get(f"{address}/{page}/")
             script = "const d = document.documentElement; return d.scrollWidth - d.clientWidth"
-            for size in (DESKTOP, PHONE):
-                resize(browser, size)
-                browser.execute_async_script(AFTER_LAYOUT)
-                wide += [(page, size)] if browser.execute_script(script) > 1 else []
+            wide += [(page, size)] if browser.execute_script(script) > 1 else []
             logged += [entry["message"] for entry in browser.get_log("browser")]
             script = "return performance.getEntriesByType('resource').map(one => one.name)"
             foreign += [u for u in browser.execute_script(script) if not u.startswith(address)]

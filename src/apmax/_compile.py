@@ -52,22 +52,31 @@ def _compiled(function: Function, **options: Any) -> Function:
         compiled = njit(cache=True, **options)(function)
     except RuntimeError:  # "cannot cache function: no locator available"
         compiled = njit(**options)(function)
-    _save_only_if_possible(compiled)
+    _use_cache_only_if_possible(compiled)
     return compiled
 
 
-def _save_only_if_possible(compiled: Any) -> None:
-    """Ignore errors while saving: machine code that cannot be stored can still be run."""
+def _use_cache_only_if_possible(compiled: Any) -> None:
+    """Compile kernels that cannot be loaded, and run those that cannot be saved."""
     cache: Any = getattr(compiled, "_cache", None)
     if not hasattr(cache, "save_overload"):  # NUMBA_DISABLE_JIT
         return
-    save = cache.save_overload
+    load, save = cache.load_overload, cache.save_overload
+
+    def load_overload(signature: Any, context: Any) -> Any:
+        try:
+            return load(signature, context)
+        except Exception as error:  # a damaged file: any error of unpickling
+            logger.warning("a cached kernel is damaged and will be compiled again: %r", error)
+            with suppress(OSError):
+                cache.flush()
+            return None
 
     def save_overload(signature: Any, data: Any) -> None:
         with suppress(OSError):
             save(signature, data)
 
-    cache.save_overload = save_overload
+    cache.load_overload, cache.save_overload = load_overload, save_overload
 
 
 THREADS_FROM = 1 << 22

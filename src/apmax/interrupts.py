@@ -35,12 +35,12 @@ def raise_if_interrupted() -> None:
 
 @contextmanager
 def interrupt_on_hold() -> Iterator[None]:
-    """Hide a Ctrl-C that was already pressed, for a short step that completes a result."""
+    """Hide a Ctrl-C until the end of the block, for a short step that completes a result."""
     before, _State.requested = _State.requested, False
     try:
         yield
     finally:
-        _State.requested = before
+        _State.requested = _State.requested or before
 
 
 @contextmanager
@@ -65,10 +65,11 @@ def cooperative_interrupts() -> Iterator[None]:
         _State.requested = True
         logger.warning("stopping at the next safe point; press Ctrl-C again to stop at once")
 
-    _State.active, _State.requested = True, False
-    signal.signal(signal.SIGINT, handle)
     try:
+        _State.active, _State.requested = True, False
+        signal.signal(signal.SIGINT, handle)
         yield
     finally:
+        _State.active = False
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        _State.active = _State.requested = False
+        _State.requested = False

@@ -15,10 +15,10 @@ from scipy.special import expit
 from apmax import memory
 from apmax.app import table_sample
 from apmax.app.drift import psi
-from apmax.app.files import remove_unfinished_files, temporary_folder
 from apmax.app.io import load
 from apmax.app.model import load_model
 from apmax.app.table_sample import evenly_drawn, load_sample
+from apmax.atomic_files import remove_unfinished_files, temporary_folder
 from apmax.errors import FileFormatError, LabelError, ParameterError, UnknownNameError
 from tests.app.loans import as_json, run
 

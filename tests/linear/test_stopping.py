@@ -209,3 +209,12 @@ def test_the_objective_is_not_validated_inside_a_fit(monkeypatch: pytest.MonkeyP
     for name in ("check_scores", "check_labels", "check_weights", "check_same_length"):
         monkeypatch.setattr(f"apmax.objective.exact.{name}", refuse)
     assert APClassifier().fit(X, Y).result_.converged
+
+
+def test_ctrl_c_during_a_hold_is_not_forgotten() -> None:
+    with interrupts.cooperative_interrupts():
+        with interrupts.interrupt_on_hold():
+            signal.raise_signal(signal.SIGINT)
+        assert interrupts.interrupted()
+    assert not interrupts.interrupted()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -115,7 +115,7 @@ def test_kernels_that_cannot_be_cached_still_run(tmp_path: Path) -> None:
 WRITE_OFTEN = """
 import sys
 from pathlib import Path
-from apmax.app.files import write_file
+from apmax.atomic_files import write_file
 for _ in range(200):
     write_file(Path(sys.argv[1]), sys.argv[2].encode() * 100_000)
 """

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from apmax.app.files import write_file
+from apmax.atomic_files import write_file
 from tests.reliability.killing import WORK
 from tests.reliability.soak import record, scaled
 
@@ -69,7 +69,7 @@ def test_work_stopped_fifty_times_ends_with_the_same_bits(
 KILLED_WHILE_WRITING = """
 import os, signal, sys
 from pathlib import Path
-from apmax.app import files
+from apmax import atomic_files as files
 files.os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 files.write_file(Path(sys.argv[1]), b"new")
 """

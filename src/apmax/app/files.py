@@ -1,25 +1,22 @@
-"""Open data files with bounded decompression, and write files atomically."""
+"""Open data files with bounded decompression."""
 
 from __future__ import annotations
 
 import bz2
-import glob
 import gzip
 import hashlib
 import io
 import lzma
 import os
-import secrets
 import shutil
-import stat
 import sys
-import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from apmax.atomic_files import temporary_folder
 from apmax.errors import FileError, FileFormatError
 
 COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
@@ -31,9 +28,6 @@ SIGNATURES = {
 FREE_BYTES, MAX_EXPANSION, MAX_BYTES = 1 << 25, 200, 1 << 36
 """A compressed file may expand to 32 MB or to 200 times its size, whichever is more, but not to
 more than 64 GB."""
-
-_unfinished: set[str] = set()
-"""Temporary files of this process that have not been renamed yet."""
 
 
 def check_path(path: str | os.PathLike[str]) -> Path:
@@ -50,17 +44,6 @@ def check_path(path: str | os.PathLike[str]) -> Path:
     if not regular:
         raise FileError(f"{file} is not a regular file (a pipe or a device): save it as a file")
     return file
-
-
-@contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """Yield a folder that is deleted at the end, or by `remove_unfinished_files`."""
-    with tempfile.TemporaryDirectory(prefix="apmax-") as folder:
-        _unfinished.add(folder)
-        try:
-            yield Path(folder)
-        finally:
-            _unfinished.discard(folder)
 
 
 @contextmanager
@@ -110,76 +93,6 @@ def open_bytes(file: Path) -> BinaryIO:
             "intended, decompress it first"
         )
     return io.BytesIO(content)
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Replace a file atomically.
-
-    The content is written to a temporary file in the same folder, flushed to disk and renamed.
-    Temporary files that killed writers of this path have left are deleted.
-    Symbolic links are followed and the mode of an existing file is kept. Pipes and devices are
-    written to directly. If FileError is raised, the existing file is unchanged.
-    """
-    path = Path(os.path.realpath(path))
-    try:
-        if path.exists() and not path.is_file():
-            path.write_bytes(content)
-            return
-        _replace(path, content)
-    except OSError as error:
-        raise FileError(
-            f"cannot write {path} ({error.strerror or error}): choose a folder that exists, can be "
-            "written and has space"
-        ) from None
-
-
-def remove_unfinished_files() -> None:
-    """Delete the temporary files of this process; called before it exits on a signal."""
-    for temporary in list(_unfinished):
-        with suppress(OSError):
-            shutil.rmtree(temporary) if os.path.isdir(temporary) else os.unlink(temporary)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    _remove_abandoned(path)
-    owner = f"{os.getpid()}-{secrets.token_hex(4)}"
-    temporary = str(path.with_name(f".{path.name}.{owner}.part"))
-    _unfinished.add(temporary)  # before the file exists, so that a signal never misses it
-    try:
-        with open(temporary, "xb") as file:
-            if path.exists():
-                os.chmod(temporary, stat.S_IMODE(path.stat().st_mode))
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-    finally:
-        _unfinished.discard(temporary)
-
-
-def _remove_abandoned(path: Path) -> None:
-    """Delete the temporary files of writers of `path` that were killed."""
-    for temporary in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
-        process = temporary.name.split(".")[-2].partition("-")[0]
-        if process.isdecimal() and not _is_running(int(process)):
-            with suppress(OSError):
-                temporary.unlink()
-
-
-def _is_running(process: int) -> bool:
-    if sys.platform == "win32":
-        return True  # os.kill would end the process there
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:  # a process of another user
-        pass
-    return True
 
 
 def one_line(error: object) -> str:

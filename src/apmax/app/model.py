@@ -24,12 +24,13 @@ from apmax.app.archive import MAX_BYTES, Fields, read_archive, write_archive
 from apmax.app.decisions import Decision
 from apmax.app.drift import Difference, Shift, checked_profile, differences, psi
 from apmax.app.features import CATEGORY, DATE, NUMBER, TablePreprocessor
-from apmax.app.files import check_path, one_line, write_file
+from apmax.app.files import check_path, one_line
 from apmax.app.io import Dataset
 from apmax.app.numbers import PLAIN, NumberFormat, number_format
 from apmax.app.reasons import contributions
 from apmax.app.stored_models import classifier_document, classifier_from
 from apmax.app.stored_tables import preprocessor_document, preprocessor_from
+from apmax.atomic_files import write_file
 from apmax.errors import ModelFileError, ShapeError
 from apmax.tabular import Leaderboard, Standing
 from apmax.validation import Floats

@@ -28,7 +28,6 @@ from apmax.app.files import (
     format_suffix,
     max_bytes,
     one_line,
-    temporary_folder,
 )
 from apmax.app.io import Dataset, is_array_file, load
 from apmax.app.tables import (
@@ -41,6 +40,7 @@ from apmax.app.tables import (
     undecodable,
 )
 from apmax.app.target import find_column, same_label
+from apmax.atomic_files import temporary_folder
 from apmax.errors import FileFormatError, InputError, ParameterError
 from apmax.memory import VARIABLE, rows_for_training
 from apmax.scale.sampling import ClassDraw, sizes_of_classes

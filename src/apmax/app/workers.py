@@ -1,12 +1,21 @@
-"""Processes that share the fits, started so that Ctrl-C reaches only the command itself."""
+"""Processes that share the fits; they end with the command, and Ctrl-C reaches only the command."""
 
 from __future__ import annotations
 
 import multiprocessing.resource_tracker
+import os
 import signal
+import threading
+import time
+from functools import cache
 
 from joblib import Parallel, delayed, effective_n_jobs
 from joblib.externals import loky
+
+SECONDS = 0.5
+"""Time between two looks at the command."""
+ROUNDS = 50
+"""Most rounds of tasks that are sent to reach every process."""
 
 
 def start_workers(jobs: int) -> None:
@@ -22,7 +31,12 @@ def start_workers(jobs: int) -> None:
         tracker.ensure_running()  # starting it would unblock the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        Parallel(n_jobs=jobs)(delayed(int)() for _ in range(2 * count))
+        reached: set[int] = set()
+        for _ in range(ROUNDS):
+            calls = [delayed(_begin)(os.getpid()) for _ in range(2 * count)]
+            reached.update(Parallel(n_jobs=jobs)(calls))
+            if len(reached) >= count:
+                break
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -32,3 +46,21 @@ def stop_workers() -> None:
     executor = loky.reusable_executor._executor
     for process in list((getattr(executor, "_processes", None) or {}).values()):
         process.terminate()
+
+
+@cache  # one thread for each worker
+def end_with(owner: int) -> None:
+    """End this worker when its owner is killed; joblib would keep it for five minutes."""
+
+    def watch() -> None:
+        while os.getppid() == owner:
+            time.sleep(SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _begin(owner: int) -> int:
+    end_with(owner)
+    time.sleep(0.01)  # so that the other processes take tasks as well
+    return os.getpid()

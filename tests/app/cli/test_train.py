@@ -238,10 +238,10 @@ def test_an_interrupt_during_the_report_keeps_the_model(
     assert not Path("r.html").exists()
 
 
-def test_progress_in_a_log_is_a_line_with_the_time_left() -> None:
+def test_progress_in_a_log_is_a_line_with_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     log = ProgressLog("boosting", rich.console.Console(file=stream), 10, 40, "AP 0.4000")
-    log.start = time.monotonic() - 60
+    monkeypatch.setattr(time, "monotonic", lambda: log.start + 60)
     assert log.line() == "progress: boosting, 10 of 40, AP 0.4000, 60 s, about 180 s left"
     with log.every(0.001):
         while stream.getvalue().count("progress: boosting") < 2:

@@ -33,8 +33,9 @@ def exit_on_interrupt(number: int, frame: FrameType | None) -> None:
     Raising KeyboardInterrupt instead could end in a traceback: imports and compiled code turn it
     into other exceptions.
     """
-    for module, clean_up in (("workers", "stop_workers"), ("files", "remove_unfinished_files")):
-        loaded = sys.modules.get(f"apmax.app.{module}")
+    clean_ups = {"app.workers": "stop_workers", "atomic_files": "remove_unfinished_files"}
+    for module, clean_up in clean_ups.items():
+        loaded = sys.modules.get(f"apmax.{module}")
         if hasattr(loaded, clean_up):  # not while the module is being imported
             getattr(loaded, clean_up)()
     show_cursor = "\x1b[?25h" if os.isatty(2) else ""  # a progress bar hides it

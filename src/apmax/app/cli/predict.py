@@ -144,7 +144,7 @@ def _write(
     result: dict[str, Any],
 ) -> None:
     """Write the table of predictions to a file or to stdout, and say what was found."""
-    from apmax.app.files import write_file
+    from apmax.atomic_files import write_file
 
     if out is not None:
         parquet = out.suffix.lower() == ".parquet"

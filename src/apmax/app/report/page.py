@@ -15,7 +15,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from apmax._version import __version__
 from apmax.app.decisions import rounded_down, shown_threshold
-from apmax.app.files import write_file
 from apmax.app.report.calibration import Calibration, calibration
 from apmax.app.report.effects import panels, weight_bars
 from apmax.app.report.measures import (
@@ -38,6 +37,7 @@ from apmax.app.report.plots import (
     to_svg,
 )
 from apmax.app.report.results import Report, ScoredModel
+from apmax.atomic_files import write_file
 from apmax.metrics import OperatingPoint, operating_point
 from apmax.tabular.leaderboard import Leaderboard
 from apmax.validation import Floats

@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from apmax.app.files import write_file
 from apmax.app.report.calibration import calibration
 from apmax.app.report.measures import deciles, operating_points, quality, top_rows
 from apmax.app.report.results import Report, ScoredModel
+from apmax.atomic_files import write_file
 from apmax.tabular.effects import CategoryEffect, Effect, NumberEffect
 
 Row = dict[str, Any]

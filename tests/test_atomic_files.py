@@ -1,0 +1,122 @@
+"""Files are complete or absent, and what killed processes have left is deleted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from apmax import atomic_files
+from apmax.atomic_files import remove_unfinished_files, temporary_folder, write_file
+from apmax.errors import FileError
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def test_write_replaces_content_and_keeps_mode_and_link(tmp_path: Path) -> None:
+    file, link = tmp_path / "file", tmp_path / "link"
+    file.write_bytes(b"old")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    write_file(link, b"new")
+    assert file.read_bytes() == b"new"
+    assert link.is_symlink()
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert names(tmp_path) == ["file", "link"]
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_failed_write_leaves_the_old_file_and_no_temporary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"old")
+
+    def fails(_: int) -> None:
+        raise error
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises((FileError, KeyboardInterrupt)):
+        write_file(file, b"new")
+    assert file.read_bytes() == b"old"
+    assert names(tmp_path) == ["file"]
+
+
+def test_unfinished_files_are_removed_on_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[str]] = []
+
+    def exits(*_: object) -> None:
+        seen.append(names(tmp_path))
+        remove_unfinished_files()
+        seen.append(names(tmp_path))
+        raise OSError("the process would end here")
+
+    monkeypatch.setattr(os, "replace", exits)
+    with pytest.raises(FileError):
+        write_file(tmp_path / "file", b"new")
+    before, after = seen
+    assert len(before) == 1
+    assert after == []
+    assert not atomic_files._unfinished
+
+
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="cannot write"):
+        write_file(tmp_path / "missing" / "file", b"")
+
+
+def test_a_name_of_the_greatest_length_can_be_written(tmp_path: Path) -> None:
+    file = tmp_path / ("é" * 127)
+    write_file(file, b"new")
+    assert file.read_bytes() == b"new"
+
+
+@pytest.fixture
+def ended() -> int:
+    """The number of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_only_what_no_living_process_has_locked_is_abandoned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: int
+) -> None:
+    fcntl = pytest.importorskip("fcntl", reason="locks of files on POSIX")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    part, folder = tmp_path / f".file.{ended}-abc.part", tmp_path / f"apmax-{ended}-abc"
+    part.write_bytes(b"half")
+    folder.mkdir()
+    locks = [os.open(path, os.O_RDONLY) for path in (part, folder)]
+    for lock in locks:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # by a process of another container, for example
+
+    def write_and_list() -> list[str]:
+        write_file(tmp_path / "file", b"new")
+        with temporary_folder() as own:
+            assert own.is_dir()
+        return names(tmp_path)
+
+    assert write_and_list() == [part.name, folder.name, "file"]
+    for lock in locks:
+        os.close(lock)
+    assert write_and_list() == ["file"]
+
+
+def test_what_a_link_names_is_not_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: int
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (tmp_path / f"apmax-{ended}-abc").symlink_to(precious)
+    with temporary_folder():
+        assert precious.is_dir()
