@@ -28,8 +28,8 @@ def table3_in_words() -> str:
     )
     above = [cell for cell in published if cell["difference"] > NEAR]
     lines = [
-        f"In {len(published) - len(below)} of {len(published)} cells our AP is at most {NEAR} below "
-        f"the paper's; in {len(above)} it is more than {NEAR} above. "
+        f"In {len(published) - len(below)} of {len(published)} cells our AP is at most {NEAR} "
+        f"below the paper's; in {len(above)} it is more than {NEAR} above. "
         + (f"Further below: {minus(listed)}." if below else ""),
         _ahead(cells, "adap-adam", "moap-v2"),
         _ahead(cells, "adap-adam", "soap-adam"),
