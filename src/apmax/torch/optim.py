@@ -222,8 +222,8 @@ class SOAP(DirectedOptimizer):
 class MOAP(DirectedOptimizer):
     """MOAP's step (Algorithms 1 and 2): momentum, with lr and beta1 divided by √t.
 
-    With ``APLoss(labels, surrogate="squared_hinge")`` it is MOAP-V2. With
-    ``tracker="moving_average"`` it is MOAP-V1, or SOX if ``schedule="constant"``.
+    With ``APLoss(labels, surrogate="squared_hinge", tracker="randomized_coordinate")`` it is
+    MOAP-V2. :func:`from_table` returns both for "moap-v2", "moap-v1" and "sox".
 
     Parameters
     ----------
