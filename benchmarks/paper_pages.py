@@ -28,9 +28,9 @@ def table3_in_words() -> str:
     )
     above = [cell for cell in published if cell["difference"] > NEAR]
     lines = [
-        f"{len(published) - len(below)} of {len(published)} cells reach the paper's number minus "
-        f"{NEAR}, and {len(above)} exceed it by more than that. "
-        + (f"Below: {minus(listed)}." if below else ""),
+        f"In {len(published) - len(below)} of {len(published)} cells our AP is at most {NEAR} "
+        f"below the paper's; in {len(above)} it is more than {NEAR} above. "
+        + (f"Further below: {minus(listed)}." if below else ""),
         _ahead(cells, "adap-adam", "moap-v2"),
         _ahead(cells, "adap-adam", "soap-adam"),
         _ahead(cells, "full-batch", "adap-adam"),

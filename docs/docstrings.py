@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from textwrap import dedent
 from typing import Any
@@ -9,21 +10,88 @@ from typing import Any
 from griffe import Extension
 from latex2mathml.converter import convert
 
-ROLE = re.compile(r":(?:attr|class|exc|func|meth|mod):`~?([^`]+)`")
+ROLE = re.compile(r":(?:attr|class|data|exc|func|meth|mod):`~?([^`]+)`")
 TABLE = re.compile(
     r"^=+(?:  +=+)+\n(?:.+\n)+?=+(?:  +=+)+(?:\n(?:.+\n)+?=+(?:  +=+)+)?$", re.MULTILINE
 )
 MATH = re.compile(r"^( *)\.\. math:: (.+(?:\n\1 +.+)*)", re.MULTILINE)
+INLINE_MATH = re.compile(r":math:`([^`]+)`")
+LITERAL = re.compile(r"::$", re.MULTILINE)
+SEE_ALSO = re.compile(r"^(See Also\n-+\n)((?:.+\n?)+)", re.MULTILINE)
+SECTION = re.compile(r"^(Parameters\n-+\n)((?:(?!\w[^\n]*\n---).*\n?)*)", re.MULTILINE)
+GROUP = re.compile(r"^(\w+(?:, \w+)+)( :.*)?\n((?: +.*\n?|\n(?= ))+)", re.MULTILINE)
+DEFAULTS = re.compile(r", default=.* and .*")
+HIDDEN_TYPES = re.compile(r"Any|Unpack\[.*\]")
 
 
 class Docstrings(Extension):
-    """Replaces roles by code, simple tables by Markdown, and equations by MathML."""
+    """Replaces roles by code, simple tables by Markdown, and equations by MathML.
+
+    Parameters that share an entry get one each, and defaults that are constants show their values.
+    """
 
     def on_object(self, *, obj: Any, **arguments: Any) -> None:
         """Convert the docstring of a module, class, function or attribute."""
         if obj.docstring is not None:
             text = TABLE.sub(_table, MATH.sub(_equation, obj.docstring.value))
-            obj.docstring.value = ROLE.sub(lambda role: f"`{role[1].split('.')[-1]}`", text)
+            text = INLINE_MATH.sub(lambda math: convert(math[1]), text)
+            text = SEE_ALSO.sub(_list, LITERAL.sub(_without_mark, text))
+            text = SECTION.sub(lambda part: part[1] + GROUP.sub(_split, part[2]), text)
+            text = text.replace("array-like", "array\u2011like")  # not a difference
+            obj.docstring.value = ROLE.sub(lambda role: f"`{_short(role[1])}`", text)
+
+    def on_package(self, *, pkg: Any, **arguments: Any) -> None:
+        """Show the values of constants as defaults, and no types that say nothing."""
+        for function in _functions(pkg):
+            for parameter in function.parameters:
+                if HIDDEN_TYPES.fullmatch(str(parameter.annotation)):
+                    parameter.annotation = None
+                name = str(parameter.default)
+                if name.isupper():
+                    parameter.default = _value(function.module, name)
+
+
+def _functions(holder: Any) -> list[Any]:
+    """Return all functions and methods of a module or class."""
+    own = [one for one in holder.members.values() if not one.is_alias]
+    inner = [found for one in own if one.is_module or one.is_class for found in _functions(one)]
+    return [one for one in own if one.is_function] + inner
+
+
+def _value(module: Any, name: str) -> str:
+    """Return the value of a module's constant, or its name if that is not a literal."""
+    found = module.members.get(name)
+    if found is not None and found.is_alias:
+        found = module.package.modules_collection.get_member(found.target_path)
+    try:
+        ast.literal_eval(str(found.value))
+    except (AttributeError, ValueError, SyntaxError):
+        return name
+    return str(found.value)
+
+
+def _short(name: str) -> str:
+    """Return the last part of a dotted name, and its class if it is a method."""
+    *owner, last = name.split(".")
+    return f"{owner[-1]}.{last}" if owner and owner[-1][:1].isupper() else last
+
+
+def _without_mark(found: re.Match[str]) -> str:
+    """End a line before an indented block with one colon; a line of two colons becomes empty."""
+    before = found.string[: found.start()]
+    return "" if before.endswith("\n") else ":"
+
+
+def _list(found: re.Match[str]) -> str:
+    entries = re.sub(r"^(\S+) : ", r"- `\1`: ", found[2], flags=re.MULTILINE)
+    return found[1] + re.sub(r"^    +(?=\S)", "  ", entries, flags=re.MULTILINE)
+
+
+def _split(found: re.Match[str]) -> str:
+    """Return an entry for each of the parameters that share one."""
+    kind = DEFAULTS.sub("", found[2] or "")
+    text = found[3] if found[3].endswith("\n") else f"{found[3]}\n"
+    return "".join(f"{name}{kind}\n{text}" for name in found[1].split(", "))
 
 
 def _equation(found: re.Match[str]) -> str:

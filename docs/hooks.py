@@ -16,6 +16,10 @@ PAGES = {
 }
 """Files of the root, and the pages that they are on the site."""
 EXAMPLE = re.compile(r"\]\(\.\./examples/gallery/(\w+)\.py\)")
+NOT_RUN = re.compile(
+    r"^\*\*Total running time of the script:\*\* \( 0 minutes  0\.000 .*\n", re.MULTILINE
+)
+"""What the gallery says of examples that `make docs` does not run."""
 CODE = re.compile(r"\]\(\.\./((?:examples|tests|benchmarks|experiments|src|LICENSE)[^)]*)\)")
 
 
@@ -42,5 +46,5 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         markdown = markdown.replace(f"](../{source}", f"]({name}").replace(
             f"]({source}", f"]({name}"
         )
-    markdown = EXAMPLE.sub(r"](gallery/\1.md)", markdown)
+    markdown = EXAMPLE.sub(r"](gallery/\1.md)", NOT_RUN.sub("", markdown))
     return CODE.sub(rf"]({config.extra['repository']}/blob/main/\1)", markdown)

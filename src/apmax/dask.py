@@ -59,8 +59,9 @@ class DaskAPClassifier(BaseEstimator):  # type: ignore[misc]
     """:class:`apmax.APClassifier` for Dask arrays, DataFrames and Parquet files.
 
     Each evaluation of the objective is one graph of pure tasks that send sums, not rows: about
-    360 KB per partition for 30 features. Results do not depend on the number of workers, and they
-    are the same if workers end during the fit: their tasks run again elsewhere.
+    360 KB per partition for 30 features. Before the fit, partitions may be moved to balance memory.
+    Results do not depend on the number of workers, and they are the same if workers end during the
+    fit: their tasks run again elsewhere.
 
     Parameters
     ----------
@@ -295,6 +296,15 @@ def average_precision(
     -------
     APInterval
         With fields `value`, `lower` and `upper`, which are equal if the result is exact.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from apmax.dask import average_precision
+    >>> y = da.from_array([1, 0, 1, 0], chunks=2)
+    >>> scores = da.from_array([0.9, 0.8, 0.4, 0.35], chunks=2)
+    >>> print(f"{average_precision(y, scores).value:.3f}")
+    0.833
     """
     parts = packed(y, scores, sample_weight)
 

@@ -30,9 +30,10 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
     ----------
     leaderboard_ : Leaderboard
         The models that were compared in training.
-    operating_point_ : Decision or None
-        `predict` uses its `threshold`. It is the one that ``apmax threshold`` has stored, if any,
-        and can be set to what :func:`apmax.operating_point` returns; :func:`save` stores it.
+    operating_point_ : object or None
+        `predict` uses its `threshold`; it also has `precision` and `recall`. It is the one that
+        ``apmax threshold`` has stored, if any, and can be set to what :func:`apmax.operating_point`
+        returns; :func:`save` stores it.
     """
 
     leaderboard_: Leaderboard | None = None

@@ -42,7 +42,7 @@ def save(
     ----------
     model : estimator
         A fitted :class:`~apmax.AutoAPClassifier`, :class:`~apmax.AdditiveAPClassifier`, linear
-        model of apmax or ``LogisticRegression``; a pipeline of an
+        model of apmax or ``LogisticRegression``; a pipeline of a
         :class:`~apmax.app.TablePreprocessor` and one of these; or what :func:`load` returns, whose
         `operating_point_` is stored as well.
     path : str or path

@@ -119,7 +119,7 @@ class APClassifierCV(LinearAPModel):
     __metadata_request__fit = {"groups": True}  # noqa: RUF012 -- requested as by GroupKFold
 
     scales: tuple[str, ...] = ("deviation", "maximum")
-    """Scalings of the features to try; see :mod:`apmax.linear.design`."""
+    """Scalings of the features to try: unit deviation, unit maximum."""
     curved = True
     """Whether probabilities may be a curve of the log-odds."""
 

@@ -51,8 +51,9 @@ class StochasticAPClassifier(LinearAPModel):
 
     Minimises :math:`-\widehat{AP}(w) + \alpha\|w\|^2` over scores σ(w·x + b) from mini-batches, in
     a compiled loop whose cost per round does not depend on the number of examples.
-    :class:`APClassifierCV` usually ranks better; use this class for very large data and to study
-    the methods. Defaults are tuned and differ from the paper's (surrogate, schedule, rates).
+    :class:`APClassifierCV` usually ranks better; use this class to study the methods, and for data
+    that fit into memory but are slow to pass over. Defaults are tuned and differ from the paper's
+    (surrogate, schedule, rates).
 
     Parameters
     ----------
@@ -73,9 +74,12 @@ class StochasticAPClassifier(LinearAPModel):
         Share of positives in a batch.
     learning_rate : float, optional
         First value of η. The default depends on the method and the schedule.
-    beta0, beta1, beta2 : float
-        Weights of the NEW value in U, in the momentum and in the second moment. torch's betas are
-        one minus these.
+    beta0 : float, default=0.9
+        Weight of the NEW value in U.
+    beta1 : float, default=0.1
+        Weight of the NEW gradient in the momentum; torch's beta is one minus this.
+    beta2 : float, default=0.01
+        Weight of the NEW squared gradient in the second moment; torch's beta is one minus this.
     delta : float, default=1e-8
         Added to the root of the second moment.
     schedule : {"constant", "inverse_sqrt", "linear"} or Schedule, optional
@@ -163,7 +167,18 @@ class StochasticAPClassifier(LinearAPModel):
 
     @unchanged_on_error
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> StochasticAPClassifier:
-        """Fit the model; parameters are those of :meth:`APClassifier.fit`."""
+        """Fit the model.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`APClassifier.fit`.
+
+        Returns
+        -------
+        StochasticAPClassifier
+            The fitted estimator.
+        """
         settings = self._settings()
         data = self._checked(X, y, sample_weight).without_zero_weights()
         rng = _generator(self.random_state)

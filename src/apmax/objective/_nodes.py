@@ -18,8 +18,8 @@ In units of x = γs, σ and σ′ are analytic in |Im x| < π, and for real x, �
     Re σ(x + iy) ≥ cos(y) σ(x)                     for |y| < π/2,
 
 so that G₁ + G₀ has no zero in |Im x| < π/2. On the ellipse around a cell with axes
-a, b = h(ρ ± 1/ρ)/2, h = H/2, let a function be at most M times its value anywhere in the cell. Then
-it is interpolated with a relative error of 4Mρ^(1−P)/(ρ − 1). M is
+a, b = h(ρ ± 1/ρ)/2, h = H/2, let a function be at most K times its value anywhere in the cell. Then
+it is interpolated with a relative error of 4Kρ^(1−P)/(ρ − 1). K is
 
 - e^(a+h) / cos²(b/2) for what a negative enters: σ and σ′ of its distance to a node;
 - e^(2(a+h)) / (cos(b/2) cos b) for p, and e^(4(a+h)) / (cos³(b/2) cos² b) for the products of p,

@@ -149,6 +149,7 @@ def register(surrogate: Surrogate) -> Surrogate:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from apmax import APClassifier, Surrogate
     >>> from apmax.objective import surrogates
     >>> _ = surrogates.register(Surrogate(

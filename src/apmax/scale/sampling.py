@@ -57,7 +57,7 @@ def sample_negatives(
     pos_label: Any = None,
     random_state: int = 0,
 ) -> Sample:
-    """Read all positives and a random sample of the negatives from files.
+    r"""Read all positives and a random sample of the negatives from files.
 
     Each class keeps its total weight, so that fits to the sample estimate the objective of all
     rows and probabilities stay calibrated. Columns may be of any type.
@@ -94,6 +94,18 @@ def sample_negatives(
     The files are read twice; the first pass reads labels only. Integers of CSV files are read as
     float64. A sample is enough if negatives near the top of the ranking are many in it. With fewer
     than 5,000 positives, prefer a fit to all rows.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from apmax.scale import sample_negatives
+    >>> path = Path(tempfile.mkdtemp()) / "rows.csv"
+    >>> rows = "".join(f"{k},{int(k >= 98)}\n" for k in range(100))
+    >>> _ = path.write_text("amount,fraud\n" + rows)
+    >>> sample = sample_negatives(path, "fraud", per_positive=3)
+    >>> len(sample.y), sample.y.sum().item(), round(sample.sample_weight.sum())
+    (8, 2, 100)
     """
     source = RawFiles(files, target, columns, sample_weight)
     return sample_of(

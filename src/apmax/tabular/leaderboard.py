@@ -69,6 +69,16 @@ class Leaderboard(Sequence[Standing]):
     """Standings of all models, the best first, shown as a table.
 
     ``pandas.DataFrame(leaderboard)`` makes a data frame of it.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from apmax import AutoAPClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = AutoAPClassifier(["logistic", "boosting-5x100"], cv=3).fit(X[::2], y[::2])
+    >>> best = model.leaderboard_[0]
+    >>> best.ap > 0.98, best.difference
+    (True, 0.0)
     """
 
     standings: tuple[Standing, ...]

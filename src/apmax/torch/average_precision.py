@@ -62,13 +62,13 @@ class APLoss(IndexedLoss):
     beta0 : float, default=0.9
         Weight of the new estimate in U, in (0, 1].
     schedule : str or Schedule, default=None
-        "constant" or "inverse_sqrt" for beta0. None is the paper's: the second for trackers that
-        decay.
+        "constant" or "inverse_sqrt" for beta0. None is "inverse_sqrt" for "elapsed_average" and
+        "randomized_coordinate", otherwise "constant".
     first_visit : {"estimate", "zero"}, default="estimate"
         Initial value of a row of U.
     spread : float or None, default=1.0
-        Largest difference of two scores. 1 is for probabilities: scores outside [0, 1] raise an
-        error, which catches a missing sigmoid. None accepts any scores, as for logits.
+        Largest difference of two scores; a larger one raises an error. With 1 scores must also
+        lie in [0, 1], which catches a missing sigmoid. None sets no bound. Logits have none.
     projected : bool, default=True
         Whether U is projected on the bounds Ω of Assumption 1.
     label_weights : array-like of shape (L,), default=None
@@ -88,8 +88,8 @@ class APLoss(IndexedLoss):
     surrogate and gamma; tracker, beta0 and schedule may differ. With ``strict=False`` a checkpoint
     of other data loads, too: U then starts empty, with a warning.
 
-    Differs from the paper: see :mod:`apmax.torch.pairs` (each class has its own sampling rate)
-    and :mod:`apmax.methods` (first visits, and the default tracker).
+    Differs from the paper: each class of a batch is weighted by its own sampling rate, a row of U
+    starts at its first estimate, and "elapsed_average" is not part of the paper.
 
     Examples
     --------

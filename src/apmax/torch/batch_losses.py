@@ -93,7 +93,18 @@ class SmoothAPLoss(BatchLoss):
     temperature : float, default=None
         τ, in units of the scores. None is 0.01, and 0.5 for logits.
     **options
-        Parameters of :class:`BatchLoss`.
+        `from_logits`, `spread`, `poor_batch` and `process_group` of :class:`APLoss`. A batch
+        without both classes counts as poor.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from apmax.torch import SmoothAPLoss
+    >>> scores = torch.tensor([0.9, 0.8, 0.4, 0.35], requires_grad=True)
+    >>> value = SmoothAPLoss()(scores, torch.tensor([1, 0, 1, 0]))
+    >>> value.backward()
+    >>> print(f"{value:.3f}")
+    0.167
     """
 
     def __init__(self, temperature: float | None = None, **options: Any) -> None:

@@ -63,8 +63,10 @@ class PartialAUCLoss(ClassPairLoss):
         is that of the whole AUC.
     positives : float or None, default=None
         λ₊ of the two-way partial AUC; None is one-way.
-    surrogate, gamma
-        ℓ; the default is the squared hinge with margin 0.5. See :class:`APLoss`.
+    surrogate : str or Surrogate, default="squared_hinge"
+        ℓ; see :class:`APLoss`.
+    gamma : float or None, default=0.5
+        Slope or margin of ℓ; see :class:`APLoss`.
     from_logits : bool, default=False
         Whether the scores are logits, to which the loss applies the sigmoid: exponentials of
         unbounded scores would overflow.

@@ -30,13 +30,14 @@ class ExactAPLoss(BatchLoss):
     from_logits : bool, default=False
         Whether the scores are logits; see :class:`APLoss`.
     **options
-        `spread`, `poor_batch` and `process_group` of :class:`BatchLoss`.
+        `spread`, `poor_batch` and `process_group` of :class:`APLoss`. A batch without both classes
+        counts as poor.
 
     Notes
     -----
-    Sums are in double precision and agree with the pairwise definition to 1e-9 (value) and 1e-8
-    (gradient, relative to its largest entry) for any range of scores. On a CPU they are
-    :func:`apmax.surrogate_ap`. On a GPU the logistic surrogate runs there in O(n), if
+    Sums are in double precision. The tests allow relative errors of 1e-9 (value) and 1e-8
+    (gradient, relative to its largest entry) for γ = 0.3, 0.7 and 20. On a CPU the sums are those
+    of :func:`apmax.surrogate_ap`. On a GPU the logistic surrogate runs there in O(n), if
     γ · (range of the scores) ≤ 4096; parallel sums may differ in the last bits between runs. In
     all other cases the scores are copied to host memory and the gradient back.
 
@@ -71,7 +72,8 @@ class ExactAPLoss(BatchLoss):
         Parameters
         ----------
         scores, labels : Tensor of shape (B,) or (B, L)
-            See :class:`BatchLoss`.
+            Scores and labels of the batch. Labels are bool, {0, 1} or {-1, 1}; with L > 1 columns
+            they are 1, 0, and NaN or -1 for a missing label.
         sample_weight : Tensor of shape (B,), optional
             Weights ≥ 0; a weight of 2 equals the example twice.
         """

@@ -39,8 +39,10 @@ def from_table(
         Parameters of the model, or parameter groups.
     lr : float
         Learning rate η; the first value if the schedule is not constant.
-    gamma, beta0
+    gamma : float, default=None
         See :class:`APLoss`.
+    beta0 : float, default=0.9
+        See :class:`APLoss`; the first value if the schedule is not constant.
     beta1, beta2, delta, penalty
         See :class:`ADAP`.
     schedule : str or Schedule, default=None

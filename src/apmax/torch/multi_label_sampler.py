@@ -17,12 +17,13 @@ from apmax.validation import check_count
 
 
 class MultiLabelBatchSampler(ResumableBatchSampler):
-    """Batch sampler in which several labels have at least k positives in every batch.
+    """Batch sampler in which several labels have positives in every batch.
 
-    The labels take turns, so that rare labels are ranked as often as frequent ones, and so do the
-    positives of a label. The rest of a batch is drawn from all examples. A pass shows every
-    example at least once. No batch holds an example twice; one that is drawn twice makes the batch
-    smaller.
+    A batch has at least `positives_per_label` positives of each of `labels_per_batch` labels, or
+    all that a label has. The labels take turns, so that rare labels are ranked as often as frequent
+    ones, and so do the positives of a label. The rest of a batch is drawn from all examples. A pass
+    shows every example at least once. No batch holds an example twice; one that is drawn twice
+    makes the batch smaller.
 
     Parameters
     ----------
@@ -34,7 +35,7 @@ class MultiLabelBatchSampler(ResumableBatchSampler):
         Labels that have at least `positives_per_label` positives in the batch of all replicas;
         labels with fewer than two positives are not counted.
     positives_per_label : int, default=4
-        Positives of each of these labels, or all that it has.
+        Positives of each of these labels.
     generator, num_replicas, rank
         See :class:`PositiveNegativeBatchSampler`.
 

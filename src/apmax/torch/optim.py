@@ -222,8 +222,8 @@ class SOAP(DirectedOptimizer):
 class MOAP(DirectedOptimizer):
     """MOAP's step (Algorithms 1 and 2): momentum, with lr and beta1 divided by √t.
 
-    With ``APLoss(labels, surrogate="squared_hinge")`` it is MOAP-V2. With
-    ``tracker="moving_average"`` it is MOAP-V1, or SOX if ``schedule="constant"``.
+    With ``APLoss(labels, surrogate="squared_hinge", tracker="randomized_coordinate")`` it is
+    MOAP-V2. :func:`from_table` returns both for "moap-v2", "moap-v1" and "sox".
 
     Parameters
     ----------
@@ -233,6 +233,16 @@ class MOAP(DirectedOptimizer):
         Learning rate η of the first step.
     beta1, penalty, weight_decay, schedule
         See :class:`ADAP`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from apmax.torch import MOAP
+    >>> w = torch.nn.Parameter(torch.ones(2))
+    >>> w.grad = torch.tensor([1.0, -2.0])
+    >>> MOAP([w], lr=0.5, beta1=0.5).step()
+    >>> w.tolist()
+    [0.75, 1.5]
     """
 
     styles: ClassVar = {"momentum": "momentum"}
@@ -257,8 +267,10 @@ class MOAP(DirectedOptimizer):
 class ADAP(DirectedOptimizer):
     """ADAP's step (Algorithm 3), with lr and beta1 divided by √t.
 
-    Use it with ``APLoss(labels)``, which divides beta0 by √t as well. The paper's surrogate is
-    "squared_hinge". The first steps are about 3 × lr, because there is no bias correction.
+    Use it with ``APLoss(labels)``, which divides beta0 by √t as well. This is one half of the
+    method of that name: ``from_table("adap-adam", …)`` also sets the tracker and surrogate of the
+    paper, "randomized_coordinate" and "squared_hinge". The first steps are about 3 × lr, because
+    there is no bias correction.
 
     Parameters
     ----------
@@ -278,6 +290,16 @@ class ADAP(DirectedOptimizer):
         Decoupled weight decay, as in AdamW.
     schedule : str or Schedule, default=None
         "inverse_sqrt" or "constant". None is "constant" for SOAP and otherwise "inverse_sqrt".
+
+    Examples
+    --------
+    >>> import torch
+    >>> from apmax.torch import ADAP
+    >>> w = torch.nn.Parameter(torch.ones(2))
+    >>> w.grad = torch.tensor([1.0, -2.0])
+    >>> ADAP([w], lr=0.01).step()
+    >>> [round(value, 3) for value in w.tolist()]
+    [0.968, 1.032]
     """
 
     styles: ClassVar = {name: name for name in ("adam", "adagrad", "amsgrad", "adabound")}

@@ -119,8 +119,8 @@ class ResumableBatchSampler(Sampler[list[int]]):
 class PositiveNegativeBatchSampler(ResumableBatchSampler):
     """Batch sampler with a fixed number of positives per batch.
 
-    A pass shows every negative once, and every positive equally often (up to one). No batch
-    holds an example twice. The last batch of a pass holds the remaining negatives.
+    A pass shows every negative once. Positives are shown equally often; counts differ by at most
+    one. No batch holds an example twice. The last batch of a pass holds the remaining negatives.
 
     Parameters
     ----------
@@ -133,9 +133,11 @@ class PositiveNegativeBatchSampler(ResumableBatchSampler):
     generator : torch.Generator, default=None
         Source of randomness; None is a new generator with seed 0. Replicas must have generators
         of the same seed.
-    num_replicas, rank : int, default=1 and 0
-        Number of processes that train together, and the number of this process. The batches of
-        all replicas form one batch of num_replicas · batch_size examples.
+    num_replicas : int, default=1
+        Number of processes that train together. The batches of all replicas form one batch of
+        num_replicas · batch_size examples.
+    rank : int, default=0
+        Number of this process, from 0.
 
     Notes
     -----
