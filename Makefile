@@ -9,7 +9,7 @@ DEMO_READY := .venv/.demo-ready
 AXE := .browser/axe.min.js
 AXE_SHA256 := 2277b0a3ef47af9b52497faa3e71598e86e0a0e5e6eb295207a5657ede4709af
 
-.PHONY: help setup test test-min soak flakes lint format demo picture bench bench-linear bench-quality bench-defaults bench-torch bench-surrogates bench-tabular bench-remedies bench-scale browser docs docs-gallery docs-serve numbers dist audit hashes clean bench-app bench-trackers
+.PHONY: help setup test test-min soak flakes lint format demo picture bench bench-linear bench-quality bench-defaults bench-torch bench-surrogates bench-tabular bench-remedies bench-scale browser docs docs-gallery docs-serve numbers dist dist-numbers audit hashes clean bench-app bench-trackers
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
@@ -112,6 +112,9 @@ numbers: setup  ## renew the tables of the documentation from docs/results
 
 dist: setup  ## build, check and try the source archive and the wheel
 	@$(BIN)/python .ci/dist.py
+
+dist-numbers: setup  ## the same, and renew sizes and import times in the documentation
+	@$(BIN)/python .ci/dist.py --store
 	@$(BIN)/cog -r -I . docs/benchmarks.md >/dev/null
 
 bench-app: setup  ## compare `apmax train` with default gradient boosting; continues stored results

@@ -1,12 +1,14 @@
 """Build the source archive and the wheel, check them, and try the wheel in an empty environment.
 
-Writes a list of components (SBOM, CycloneDX) and the licences of all dependencies beside the wheel.
-Prints the installed size of the core without extras and the CPU times of ``import apmax`` and of
-the first import of an estimator, and stores them in ``docs/results/release.json``.
+Writes a list of components (SBOM, CycloneDX) and the licences of all dependencies, except those of
+PyTorch, to dist/components. Prints the installed size of the core without extras and the CPU times
+of ``import apmax`` and of the first import of an estimator; ``--store`` stores them in
+``docs/results/release.json``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -37,6 +39,7 @@ print(imported - start, time.process_time() - start)
 
 def run(*command: object, **options: object) -> str:
     """Run a command and return what it prints."""
+    print("dist:", " ".join(str(part).partition("\n")[0] for part in command), flush=True)
     done = subprocess.run(
         [str(part) for part in command], text=True, capture_output=True, check=False, **options
     )
@@ -63,8 +66,8 @@ def main() -> None:
     """Build, check, try and store."""
     shutil.rmtree(DIST, ignore_errors=True)
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", DIST, ROOT)
-    wheel, archive = next(DIST.glob("*.whl")), next(DIST.glob("*.tar.gz"))
-    run(sys.executable, "-m", "twine", "check", "--strict", wheel, archive)
+    wheel = next(DIST.glob("*.whl"))
+    run(sys.executable, "-m", "twine", "check", "--strict", *DIST.glob("apmax-*"))
     run(sys.executable, "-m", "check_wheel_contents", wheel)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -75,13 +78,15 @@ def main() -> None:
         every = size(packages) - size(packages / "pip") - size(packages / "setuptools")
         times = [map(float, run(core, "-c", IMPORT, cwd=folder).split()) for _ in range(5)]
         package, estimator = map(min, zip(*times, strict=True))
-        app = installed(folder / "app", f"{wheel}[app,trees]")
+        app = installed(folder / "app", f"{wheel}[app,trees,excel,dask]")
         run(app.parent / "apmax", "demo", "--out", folder / "demo", cwd=folder)
-        bom = wheel.with_suffix(".cdx.json")
+        components = DIST / "components"
+        components.mkdir()
+        bom = components / f"{wheel.stem}.cdx.json"
         tool = (sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible")
         run(*tool, "--output-file", bom, app)
         tool = (sys.executable, "-m", "piplicenses", "--python", app, "--format", "markdown")
-        (DIST / "LICENCES.md").write_text(run(*tool, "--with-urls"))
+        (components / "LICENCES.md").write_text(run(*tool, "--with-urls"))
         assert (folder / "demo" / "report.html").stat().st_size > 10_000
     facts = {
         "wheel_bytes": wheel.stat().st_size,
@@ -90,7 +95,11 @@ def main() -> None:
         "import_seconds": round(package, 4),
         "estimator_import_seconds": round(estimator, 4),
     }
-    (ROOT / "docs" / "results" / "release.json").write_text(json.dumps(facts, indent=1) + "\n")
+    if "--store" in sys.argv:
+        stored = ROOT / "docs" / "results" / "release.json"
+        stored.write_text(json.dumps(facts, indent=1) + "\n")
+    for path in (path for path in sorted(DIST.rglob("*")) if path.is_file()):
+        print(hashlib.sha256(path.read_bytes()).hexdigest(), path.relative_to(ROOT))
     print(
         f"{wheel.name}: {wheel.stat().st_size / 1e3:.0f} kB; installed {own / 1e6:.1f} MB, with "
         f"dependencies {every / 1e6:.0f} MB; CPU time after NumPy: import apmax "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -105,11 +106,12 @@ def gather_in_vain() -> None:
 
 
 def broken_file() -> str:
-    with tempfile.NamedTemporaryFile(suffix=".csv", delete=False) as file:
-        file.write(b"y,x\n1,\0\n")
-    return file.name
+    path = Path(FOLDER.name) / "broken.csv"
+    path.write_bytes(b"y,x\n1,\0\n")
+    return str(path)
 
 
+FOLDER = tempfile.TemporaryDirectory()
 FRAUD = ["ok", "fraud", "ok"]
 
 

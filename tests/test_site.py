@@ -7,8 +7,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
-from itertools import product
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import product
 from pathlib import Path
 from threading import Thread
 from typing import Any

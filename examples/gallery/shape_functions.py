@@ -43,5 +43,4 @@ print(contributions.head(6).round(2).to_string())
 strongest = contributions.drop("(intercept)").head(6)[::-1]
 strongest.plot.barh(title=f"Reasons of a row with probability {probability.max():.3f}")
 plt.xlabel("contribution to the log-odds")
-plt.tight_layout()
 plt.show()

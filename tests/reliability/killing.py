@@ -29,13 +29,23 @@ INTERRUPTED = 128 + signal.SIGINT
 
 
 class Work(NamedTuple):
-    """What runs in a folder, what holds after every kill, and the result to compare."""
+    """What runs in a folder, what holds after every stop, and the result to compare."""
 
     run: Callable[[Path], Any]
     check: Callable[[Path], Any]
     result: Callable[[Path], bytes]
     warm_up_in_fork: bool = False
     """For torch, whose threads do not survive a fork."""
+    temporary_files: bool = True
+    """Whether it writes temporary files; Lightning writes its checkpoints directly."""
+
+
+class Run(NamedTuple):
+    """How a run ended."""
+
+    complete: bool
+    while_writing: bool
+    """Whether a temporary file was there when the signal was sent."""
 
 
 def torch_training() -> Work:
@@ -89,7 +99,7 @@ def lightning_training() -> Work:
         parts = filter(torch.is_tensor, load(folder)["state_dict"].values())
         return b"".join(part.numpy().tobytes() for part in parts)
 
-    return Work(run, load, result, warm_up_in_fork=True)
+    return Work(run, load, result, warm_up_in_fork=True, temporary_files=False)
 
 
 def files_fit() -> Work:
@@ -164,8 +174,11 @@ def train_command() -> Work:
         options = ["--test", str(data), "--model", "logistic", "--out", str(out)]
         options += ["--jobs", "1"]  # the processes of joblib do not survive a fork
         sys.argv = ["apmax", "--quiet", "train", str(data), *options]
-        with suppress(SystemExit):  # of an undisturbed run; its result is compared
+        try:
             main()
+        except SystemExit as end:
+            if end.code:
+                raise
 
     def check(folder: Path) -> None:
         if (folder / "model").exists():
@@ -184,16 +197,16 @@ WORK = {
 }
 
 
-def completes(
+def stopped_run(
     work: Callable[[], Any],
+    folder: Path,
     stop_after: float | None = None,
-    writes_to: Path | None = None,
+    waits_for_file: bool = False,
     number: int = signal.SIGKILL,
-) -> bool:
-    """Run in a process group of its own and tell whether it ended before the signal.
+) -> Run:
+    """Run in a process group of its own, of which no process may be left.
 
-    With a folder, the signal waits until a temporary file is in it. No process of the group may
-    be left.
+    The signal can wait until a temporary file is in the folder.
     """
     child = os.fork()
     if child == 0:
@@ -215,19 +228,21 @@ def completes(
             os._exit(code)
     with suppress(PermissionError):  # the child was faster
         os.setpgid(child, child)
+    writing = False
     if stop_after is not None:
+        before = temporary_files(folder)
         time.sleep(stop_after)
-        while writes_to is not None and not temporary_files(writes_to):
+        while waits_for_file and temporary_files(folder) == before:
             if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 break
+        writing = temporary_files(folder) != before
         os.kill(child, number)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert code in (0, -signal.SIGKILL if number == signal.SIGKILL else INTERRUPTED), code
-    if number == signal.SIGINT:
-        with suppress(ProcessLookupError):
-            os.killpg(child, 0)
-            raise AssertionError("a process is left")
-    return code == 0
+    with suppress(ProcessLookupError):
+        os.killpg(child, 0)
+        raise AssertionError("a process is left")
+    return Run(code == 0, writing)
 
 
 def temporary_files(folder: Path) -> list[str]:
@@ -243,24 +258,25 @@ def stop_and_compare(name: str, folder: Path, kills: int, seed: int, number: int
     for place in (undisturbed, disturbed):
         place.mkdir()
     with warnings.catch_warnings(action="ignore"):
-        assert not work.warm_up_in_fork or completes(lambda: work.run(undisturbed))
-        work.warm_up_in_fork or work.run(undisturbed)
+        if work.warm_up_in_fork:
+            assert stopped_run(lambda: work.run(undisturbed), undisturbed).complete
+        else:
+            work.run(undisturbed)
     shutil.rmtree(undisturbed)
     undisturbed.mkdir()
     begin = time.perf_counter()
-    assert completes(lambda: work.run(undisturbed))
+    assert stopped_run(lambda: work.run(undisturbed), undisturbed).complete
     seconds, expected = time.perf_counter() - begin, work.result(undisturbed)
     rng = np.random.default_rng(seed)
     done = {"stopped": 0, "while writing": 0}
     for attempt in count():
-        before = temporary_files(disturbed)
-        waits = number == signal.SIGKILL and attempt % 2 == 1 and not before
+        waits = work.temporary_files and attempt % 2 == 1
         moment = seconds * rng.uniform() ** 2 if done["stopped"] < kills else None
-        ended = completes(lambda: work.run(disturbed), moment, disturbed if waits else None, number)
+        ended = stopped_run(lambda: work.run(disturbed), disturbed, moment, waits, number)
         work.check(disturbed)
-        if not ended:
+        if not ended.complete:
             done["stopped"] += 1
-            done["while writing"] += temporary_files(disturbed) != before
+            done["while writing"] += ended.while_writing
             continue
         assert work.result(disturbed) == expected, "another result"
         assert temporary_files(disturbed) == []

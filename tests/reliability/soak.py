@@ -10,17 +10,26 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-MINUTES = float(os.environ.get("APMAX_SOAK_MINUTES", "60"))
+from apmax.atomic_files import write_file
+
+FULL = 60
+MINUTES = float(os.environ.get("APMAX_SOAK_MINUTES", FULL))
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "reliability.json"
 
 
 def scaled(count: int) -> int:
     """Return how much of a full run of an hour to do; at least one."""
-    return max(1, round(count * min(1.0, MINUTES / 60)))
+    return max(1, round(count * min(1.0, MINUTES / FULL)))
 
 
 def record(promise: str, figure: str) -> None:
-    """Store what the running test measured for the table of docs/reliability.md."""
+    """Store what the running test measured for the table of docs/reliability.md.
+
+    Shortened runs print it instead.
+    """
+    if MINUTES < FULL:
+        print(f"{promise}: {figure}")
+        return
     test = os.environ["PYTEST_CURRENT_TEST"].partition("::")[0].rpartition("/")[2]
     store(promise, test, figure)
 
@@ -30,10 +39,12 @@ def store(promise: str, test: str, figure: str) -> None:
     import fcntl  # not on Windows, where `make soak` does not run
 
     today = datetime.now(UTC).date().isoformat()
-    with RESULTS.open("r+", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # tests of other processes record here, too
-        stored = json.load(file)
+    folder = os.open(RESULTS.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)  # tests of other processes record here, too
+        stored = json.loads(RESULTS.read_text("utf-8"))
         stored[promise] = {"test": test, "figure": figure, "date": today}
-        file.seek(0)
-        file.write(json.dumps(dict(sorted(stored.items())), indent=1, ensure_ascii=False) + "\n")
-        file.truncate()
+        text = json.dumps(dict(sorted(stored.items())), indent=1, ensure_ascii=False) + "\n"
+        write_file(RESULTS, text.encode())
+    finally:
+        os.close(folder)

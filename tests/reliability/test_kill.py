@@ -61,8 +61,8 @@ def test_work_stopped_fifty_times_ends_with_the_same_bits(
     found = stopped(name, tmp_path, scaled(50), number)
     assert found["stopped"] == scaled(50)
     record(
-        f"{KINDS[name]} that {number.name} stops ends with the same bits when it runs again",
-        f"{found['stopped']} stops, {found['while writing']} of them while a file was written",
+        f"{KINDS[name]} stopped by {number.name} and run again ends with the same bits",
+        f"{found['stopped']} stops, {found['while writing']} with a temporary file present",
     )
 
 

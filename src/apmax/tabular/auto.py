@@ -306,9 +306,9 @@ class AutoAPClassifier(EffectPlots, FilesMixin, BinaryAPClassifier):
     def _checked_names(self) -> list[str]:
         """Return the names of the models, the simplest first, and check `select`."""
         if isinstance(self.models, str):
+            remedy = f"models=[{self.models!r}]" if self.models in NAMES else f"models={[*NAMES]}"
             raise ParameterError(
-                f"`models` = {self.models!r} must be a list of names: write "
-                f"models=[{self.models!r}]"
+                f"`models` = {self.models!r} must be a list of names: write {remedy}"
             )
         chosen = NAMES if self.models is None else tuple(self.models)
         for name in chosen:

@@ -31,6 +31,10 @@ def demo(
     console: Console = context.obj
     with console.errors():
         from apmax.app.io import load
+        from apmax.errors import FileError
+
+        if out.exists() and not out.is_dir():
+            raise FileError(f"{out} is a file: --out takes a folder for the report")
 
         dataset = load(DATA, target=TARGET)
         page, tables = out / "report.html", out / "tables"
