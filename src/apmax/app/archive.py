@@ -16,15 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apmax.app.files import FREE_BYTES, MAX_EXPANSION
+from apmax.app.files import FREE_BYTES, MAX_EXPANSION, PIECE_BYTES
 from apmax.errors import ModelFileError
 from apmax.validation import Floats
 
 DOCUMENT, ARRAY = "model.json", "array"
 MAX_BYTES = 1 << 32
 """The members of an archive may have this size in all, however large the archive is."""
-PIECE_BYTES = 1 << 20
-"""Members are read in pieces of this size."""
 LABELS = (str, int, bool, float)
 """Types of the labels of a classifier."""
 TYPES = ("<f8", "<i8", "<i4", "<u4")

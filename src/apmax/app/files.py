@@ -31,6 +31,8 @@ SIGNATURES = {
 FREE_BYTES, MAX_EXPANSION, MAX_BYTES = 1 << 25, 200, 1 << 36
 """A compressed file may expand to 32 MB or to 200 times its size, whichever is more, but not to
 more than 64 GB."""
+PIECE_BYTES = 1 << 20
+"""Untrusted content is read in pieces of this size."""
 
 _unfinished: set[str] = set()
 """Temporary files of this process that have not been renamed yet."""
