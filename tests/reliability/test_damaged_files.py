@@ -140,6 +140,18 @@ HOSTILE: dict[str, HostileFile] = {
     "one long array among lines": HostileFile(
         "jsonl", 200, REFUSED, lambda _: b"[%s]\n" % (b"1," * 20_000 + b"1") + b"[1]\n" * 20_000
     ),
+    "empty lists in a model": HostileFile(
+        "apmax",
+        200,
+        "ModelFileError .*far more values",
+        lambda _: make_zip({"model.json": b"[" + b"[]," * 11_000_000 + b"[]]"}, method=8),
+    ),
+    "empty records in a model": HostileFile(
+        "apmax",
+        250,
+        "ModelFileError ",
+        lambda _: make_zip({"model.json": b"[" + b'{"":0},' * 170_000 + b"[]]"}, method=8),
+    ),
     "only separators": HostileFile("csv", 600, REFUSED, lambda _: b"a,b\n" + b"," * 100_000),
 }
 

@@ -31,8 +31,8 @@ def check_cells(file: Path, rows: int, columns: int) -> None:
 def _too_large(file: Path, rows: int, columns: int) -> FileFormatError:
     return FileFormatError(
         f"{file} claims {rows:,} rows and {columns:,} columns: a table has at most "
-        f"{MAX_COLUMNS:,} columns, and no more cells than its size suggests; save it as CSV if this "
-        "is intended"
+        f"{MAX_COLUMNS:,} columns, and as many cells as its size suggests: if this is intended, "
+        "save it as CSV"
     )
 
 
