@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file
 
 from apmax.app.io import load
-from apmax.app.tables import read_table
+from apmax.app.tables import find_layout, read_table
 from apmax.errors import FileError, FileFormatError, ParameterError, UnknownNameError
 
 CSV = "x,y\n1,a\n2,b\n3,a\n"
@@ -134,7 +134,7 @@ def test_columnar_files_are_read_and_damaged_ones_refused(tmp_path: Path, suffix
 def test_parquet_that_claims_too_many_rows_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "bomb.parquet"
     pq.write_table(pa.table({"a": np.zeros(20_000_000, np.int64)}), file, compression="zstd")
-    with pytest.raises(FileFormatError, match="claims 20000000 rows"):
+    with pytest.raises(FileFormatError, match="claims 20,000,000 rows"):
         read_table(file)
 
 
@@ -238,3 +238,29 @@ def test_columns_may_have_the_names_of_arguments(tmp_path: Path) -> None:
     file = file.with_suffix(".jsonl")
     file.write_text("\n".join(f'{{"self": "{k},5", "y": {k % 2}}}' for k in range(60)))
     assert load(file, target="y").X["self"].tolist() == [k + 0.5 for k in range(60)]
+
+
+def test_equal_names_of_columns_get_numbers(tmp_path: Path) -> None:
+    file = written(tmp_path, "t.csv", "a,a (2),a,a,,b\n1,2,3,4,5,6\n")
+    names = ["a", "a (2)", "a (3)", "a (4)", "column 5", "b"]
+    assert read_table(file, target="b").columns.tolist() == names
+
+
+def test_100_000_columns_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    count = 100_000  # in quadratic time, a quarter of an hour
+    file = written(tmp_path, "t.csv", f"{','.join(['c'] * count)}\n{','.join(['1'] * count)}\n")
+    with file.open("rb") as stream:
+        names = find_layout(file, stream, "c", "utf-8").names
+    assert names == ["c", *(f"c ({k})" for k in range(2, count + 1))]
+
+
+def test_complete_tables_of_any_compression_are_read(tmp_path: Path) -> None:
+    header, row = ",".join(f"c{k}" for k in range(500)), ",".join(["0"] * 500)
+    file = tmp_path / "t.csv.gz"
+    file.write_bytes(gzip.compress("\n".join([header, *[row] * 10_000]).encode()))
+    assert read_table(file).shape == (10_000, 500)
+
+
+def test_lines_with_keys_of_their_own_are_read(tmp_path: Path) -> None:
+    lines = "".join(f'{{"k{k}": {k}, "y": 0}}\n\n' for k in range(500))
+    assert read_table(written(tmp_path, "t.jsonl", lines)).shape == (500, 501)

@@ -99,10 +99,14 @@ def read_training_table(path: Path) -> Any:
 
 
 def use_model(path: Path) -> Any:
-    """Load a model and use all of it, as `apmax predict` and `apmax report` do."""
+    """Load a model and use all of it, as `predict --explain`, `evaluate` and `report` do."""
     from apmax.app.drift import psi
     from apmax.app.io import Dataset
     from apmax.app.model import load_model
+    from apmax.app.reasons import reasons_of
+    from apmax.app.report import model_report
+    from apmax.app.report.calibration import calibration
+    from apmax.app.report.measures import operating_points, top_rows
 
     model = load_model(path)
     json.dumps(model.facts)
@@ -114,7 +118,12 @@ def use_model(path: Path) -> Any:
     model.explain(X)
     if model.profile is not None:
         psi(model.profile, X, model.probability(X))
-    return model.log_odds(X)
+    log_odds = model.log_odds(X)
+    reasons_of(model, X, 2)
+    labelled = Dataset(X, np.arange(len(log_odds)) % 2 == 0, path, model.positive, model.negative)
+    result = model_report(model, labelled, log_odds).winner
+    operating_points(result), top_rows(result), calibration(result)
+    return log_odds
 
 
 def _training_file(folder: Path) -> Path:

@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.reliability.formats import FORMATS, read_dataset
+from tests.reliability.formats import FORMATS, read_dataset, use_model
 
 CPU_SECONDS, BYTES_PER_SECOND = 5.0, 20 << 20
 """Files of a few kilobytes take milliseconds, so this is a hang."""
@@ -124,7 +124,8 @@ def main() -> None:
             answer: Any = fuzz(job["format"], range(job["first"], job["end"]), folder)
         else:
             (folder / "current").write_text(job["path"])
-            answer = read_within_limits(read_dataset, Path(job["path"]), job["megabytes"])
+            read = use_model if job["path"].endswith(".apmax") else read_dataset
+            answer = read_within_limits(read, Path(job["path"]), job["megabytes"])
         print(json.dumps(answer), flush=True)
 
 

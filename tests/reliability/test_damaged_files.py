@@ -96,6 +96,7 @@ class HostileFile(NamedTuple):
     content: Callable[[int], bytes]
 
 
+WIDE = b",".join(b"c%d" % k for k in range(20_000)) + b"\n"
 ROWS, TABLE = b"1 1:1\n" * 200_000, b"1,2\n" * 300_000
 REFUSED = "FileFormatError "
 HOSTILE: dict[str, HostileFile] = {
@@ -120,6 +121,36 @@ HOSTILE: dict[str, HostileFile] = {
     "open quotes": HostileFile("csv", 300, REFUSED, lambda _: b'a,b\n"1,2\n' * 99_999),
     "a million columns": HostileFile(
         "csv", 600, f"{REFUSED}.*cells", lambda _: b",".join(b"c%d" % k for k in range(MB))
+    ),
+    "short rows": HostileFile(
+        "csv", 200, f"{REFUSED}.*cells, expected 20000", lambda _: WIDE + b"1\n" * 20_000
+    ),
+    "rows of an empty cell": HostileFile(
+        "csv", 200, f"{REFUSED}.*cells, expected 20000", lambda _: WIDE + b'""\n' * 20_000
+    ),
+    "short rows after a long cell": HostileFile(
+        "csv", 200, REFUSED, lambda size: WIDE + b"x" * size + b"\n" + b"1\n" * 20_000
+    ),
+    "another key on each line": HostileFile(
+        "jsonl",
+        200,
+        f"{REFUSED}.*20,000 columns",
+        lambda _: b"".join(b'{"k%d":1}\n' % k for k in range(20_000)),
+    ),
+    "one long array among lines": HostileFile(
+        "jsonl", 200, REFUSED, lambda _: b"[%s]\n" % (b"1," * 20_000 + b"1") + b"[1]\n" * 20_000
+    ),
+    "empty lists in a model": HostileFile(
+        "apmax",
+        200,
+        "ModelFileError .*far more values",
+        lambda _: make_zip({"model.json": b"[" + b"[]," * 11_000_000 + b"[]]"}, method=8),
+    ),
+    "empty records in a model": HostileFile(
+        "apmax",
+        250,
+        "ModelFileError ",
+        lambda _: make_zip({"model.json": b"[" + b'{"":0},' * 170_000 + b"[]]"}, method=8),
     ),
     "only separators": HostileFile("csv", 600, REFUSED, lambda _: b"a,b\n" + b"," * 100_000),
 }

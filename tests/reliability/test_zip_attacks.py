@@ -59,14 +59,46 @@ def with_zip64_size() -> bytes:
     return bytes(changed)
 
 
+def one_array() -> bytes:
+    """Return a valid array of a model."""
+    return next(one for name, one in unzip(model_seeds()[0]).items() if name != "model.json")
+
+
+def of_type(kind: int) -> bytes:
+    """Return a valid model file whose first array is a link or a device."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, content in unzip(model_seeds()[0]).items():
+            member = zipfile.ZipInfo(name)
+            member.external_attr = (kind | 0o777) << 16 if name == "0.npy" else 0
+            archive.writestr(member, content)
+    return stream.getvalue()
+
+
+def with_nul() -> bytes:
+    """Return a valid model file in which a name goes on after a NUL byte."""
+    members = {f"{k}_.py" if k == "0.npy" else k: v for k, v in unzip(model_seeds()[0]).items()}
+    content = make_zip(members).replace(b"0.npy_.py", b"0.npy\0.py")
+    assert zipfile.ZipFile(io.BytesIO(content)).namelist() == [*unzip(model_seeds()[0])]
+    return content
+
+
 ATTACKS: dict[str, Callable[[], bytes]] = {
     "two documents": lambda: added("model.json", b"{}"),
     "two arrays of one name": lambda: added("0.npy", b""),
-    "a symbolic link": lambda: added("999.npy", b"/etc/passwd", stat.S_IFLNK | 0o777),
-    "a device": lambda: added("999.npy", b"", stat.S_IFCHR | 0o666),
+    "a symbolic link": lambda: of_type(stat.S_IFLNK),
+    "a device": lambda: of_type(stat.S_IFCHR),
+    "a pipe": lambda: of_type(stat.S_IFIFO),
+    "an array that nothing refers to": lambda: added("999.npy", one_array()),
+    "data before the archive": lambda: b"#!/bin/sh\n" + model_seeds()[0],
+    "an archive before the archive": lambda: make_zip({"0.npy": one_array()}) + model_seeds()[0],
+    "data after the archive": lambda: model_seeds()[0] + b"MZ" * 10,
+    "a comment": lambda: model_seeds()[0][:-2] + b"\2\0MZ",
     "a folder": lambda: added("0.npy/", b""),
-    "an archive as an array": lambda: added("999.npy", model_seeds()[0]),
-    "a name with a NUL byte": lambda: added("999.npy\0.py", b"").replace(b"999.npy_", b"999.npy\0"),
+    "an archive as an array": lambda: make_zip(
+        {**unzip(model_seeds()[0]), "0.npy": model_seeds()[0]}
+    ),
+    "a name with a NUL byte": with_nul,
     "an encrypted member": lambda: patched("flags", 1),
     "another method": lambda: patched("method", 14),
     "a smaller size than it has": lambda: patched("size", 10),
@@ -92,6 +124,13 @@ def test_archives_that_mislead_are_refused_and_nothing_is_extracted(
         load_model(path)
     assert "\n" not in str(caught.value)
     assert [one.name for one in tmp_path.iterdir()] == ["model.apmax"]
+
+
+def test_files_of_the_attacks_are_models_without_the_attack(tmp_path: Path) -> None:
+    path = tmp_path / "model.apmax"
+    for content in (of_type(0), of_type(stat.S_IFREG), make_zip(unzip(model_seeds()[0]))):
+        path.write_bytes(content)
+        assert np.isfinite(use_model(path)).all()
 
 
 WRAPPED = [2**63 - 1, -(2**63), 2**32, -(2**32), 2**31, -(2**31) - 1, 2**62]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import stat
 import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,15 +17,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apmax.app.files import FREE_BYTES, MAX_EXPANSION
+from apmax.app.files import FREE_BYTES, MAX_EXPANSION, PIECE_BYTES, one_line
 from apmax.errors import ModelFileError
 from apmax.validation import Floats
 
 DOCUMENT, ARRAY = "model.json", "array"
 MAX_BYTES = 1 << 32
 """The members of an archive may have this size in all, however large the archive is."""
-PIECE_BYTES = 1 << 20
-"""Members are read in pieces of this size."""
+VALUE_BYTES = 64
+"""Memory that a value of the document takes at least, such as an empty list in a list."""
+END_BYTES = 22
+"""Size of the record that ends a ZIP archive without a comment."""
 LABELS = (str, int, bool, float)
 """Types of the labels of a classifier."""
 TYPES = ("<f8", "<i8", "<i4", "<u4")
@@ -61,9 +64,12 @@ def write_archive(document: dict[str, Any]) -> bytes:
 def read_archive(content: bytes) -> Fields:
     """Return the document of an archive; ModelFileError or any other exception if it is damaged."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        _check_members(archive, len(content))
+        _check_members(archive, content)
         content_of = {member.filename: _read(archive, member) for member in archive.infolist()}
-        document = json.loads(content_of.pop(DOCUMENT))
+        text = content_of.pop(DOCUMENT)
+        if VALUE_BYTES * sum(map(text.count, (b"[", b"{", b",", b":"))) > _limit(len(content)):
+            raise ModelFileError("it has far more values than its size suggests: use another copy")
+        document = json.loads(text)
         arrays = {name: _array(member) for name, member in content_of.items()}
     json.dumps(document, ensure_ascii=False).encode()  # half a surrogate pair cannot be printed
     return Fields(document, arrays)
@@ -72,14 +78,31 @@ def read_archive(content: bytes) -> Fields:
 class Fields:
     """The values of a dictionary that was read from a file, with checks of their types."""
 
-    def __init__(self, values: Any, arrays: dict[str, NDArray[Any]]) -> None:
+    def __init__(
+        self, values: Any, arrays: dict[str, NDArray[Any]], used: set[str] | None = None
+    ) -> None:
         if not isinstance(values, dict):
             raise ModelFileError(f"it has {type(values).__name__} where fields are expected")
         self.values: dict[str, Any] = values
         self.arrays = arrays
+        self._unread = {name for name, value in values.items() if value is not None}
+        self._used = set[str]() if used is None else used
+        self._records: list[Fields] = []
 
     def __contains__(self, name: str) -> bool:
         return self.values.get(name) is not None
+
+    def check_all_read(self) -> None:
+        """Raise ModelFileError for fields and arrays that were not read: apmax writes no others."""
+        for name in self._unread or self.arrays.keys() - self._used:
+            raise ModelFileError(f"the field or array {one_line(name)!r} is unknown")
+        for record in self._records:
+            record.check_all_read()
+
+    def get(self, name: str) -> Any:
+        """Return a value of any type, or None."""
+        self._unread.discard(name)
+        return self.values.get(name)
 
     def text(self, name: str) -> str:
         """Return a text."""
@@ -131,7 +154,7 @@ class Fields:
 
     def typical(self, name: str, is_number: Mapping[str, bool]) -> dict[str, float | str | None]:
         """Return a number, a text or None for each of these columns."""
-        found = self.record(name)
+        found = Fields(self._value(name, dict), {})
         if found.values.keys() != is_number.keys():
             raise self._wrong(name)
         return {
@@ -153,11 +176,11 @@ class Fields:
 
     def record(self, name: str) -> Fields:
         """Return the fields of a nested record."""
-        return Fields(self._value(name, dict), self.arrays)
+        return self._nested(self._value(name, dict))
 
     def records(self, name: str) -> list[Fields]:
         """Return the fields of each record of a list."""
-        return [Fields(one, self.arrays) for one in self._list(name, dict)]
+        return [self._nested(one) for one in self._list(name, dict)]
 
     def floats(self, name: str, *, size: int | None = None, ndim: int = 1) -> Floats:
         """Return an array of finite numbers."""
@@ -166,16 +189,30 @@ class Fields:
             raise self._wrong(name)
         return np.asarray(found, dtype=np.float64)
 
+    def several_floats(self, name: str, sizes: Sequence[int]) -> list[Floats]:
+        """Return a list of arrays of finite numbers with these sizes."""
+        found = self._list(name, dict)
+        if len(found) != len(sizes):
+            raise self._wrong(name)
+        records = [self._nested({name: one}) for one in found]
+        return [one.floats(name, size=size) for one, size in zip(records, sizes, strict=True)]
+
     def array(self, name: str, dtype: str, *, ndim: int = 1) -> NDArray[Any]:
         """Return an array of this type and number of dimensions."""
         place = self._value(name, dict)
-        found = self.arrays.get(f"{place.get(ARRAY)}.npy")
-        if found is None or found.dtype.str != dtype or found.ndim != ndim:
+        member = f"{place.get(ARRAY)}.npy"
+        found = self.arrays.get(member)
+        self._used.add(member)
+        if found is None or len(place) > 1 or found.dtype.str != dtype or found.ndim != ndim:
             raise self._wrong(name)
         return found
 
+    def _nested(self, values: Any) -> Fields:
+        self._records.append(Fields(values, self.arrays, self._used))
+        return self._records[-1]
+
     def _value(self, name: str, *kinds: type) -> Any:
-        value = self.values.get(name)
+        value = self.get(name)
         if type(value) not in kinds:
             raise self._wrong(name)
         return value
@@ -195,18 +232,27 @@ def _member(name: str) -> zipfile.ZipInfo:
     return zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
 
 
-def _check_members(archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse archives that expand too far, and members that `write_archive` does not write."""
+def _check_members(archive: zipfile.ZipFile, content: bytes) -> None:
+    """Refuse archives that expand too far, and whatever `write_archive` does not write."""
     members = archive.infolist()
-    names = [member.filename for member in members]
-    sound = len(set(names)) == len(names) and all(
-        name == DOCUMENT or name.removesuffix(".npy").isdecimal() for name in names
+    names = [member.orig_filename for member in members]  # `filename` ends before a NUL
+    sound = (
+        len(set(names)) == len(names)
+        and all(name == DOCUMENT or name.removesuffix(".npy").isdecimal() for name in names)
+        and {stat.S_IFMT(member.external_attr >> 16) for member in members} <= {0, stat.S_IFREG}
+        and {member.compress_type for member in members}
+        <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+        and sum(member.file_size for member in members) <= _limit(len(content))
+        and 0 in {member.header_offset for member in members}
+        and content[-END_BYTES:].startswith(b"PK\5\6")
     )
-    methods = {member.compress_type for member in members}
-    limit = min(max(FREE_BYTES, MAX_EXPANSION * size), MAX_BYTES)
-    expanded = sum(member.file_size for member in members)
-    if not (sound and methods <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED} and expanded <= limit):
+    if not sound:
         raise ModelFileError("the archive is not one that apmax writes: use another copy")
+
+
+def _limit(size: int) -> int:
+    """Return the memory that an archive of this size may take."""
+    return min(max(FREE_BYTES, MAX_EXPANSION * size), MAX_BYTES)
 
 
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:

@@ -252,6 +252,8 @@ def checked_profile(stored: Any) -> dict[str, Any]:
 
 def _is_sound(bins: dict[str, Any]) -> bool:
     shares = bins["shares"]
+    if bins.keys() not in ({"edges", "shares"}, {"levels", "shares"}):
+        return False
     if "edges" in bins:
         names = bins["edges"]
         named = all(type(edge) is float and math.isfinite(edge) for edge in names)

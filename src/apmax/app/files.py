@@ -28,6 +28,8 @@ SIGNATURES = {
 FREE_BYTES, MAX_EXPANSION, MAX_BYTES = 1 << 25, 200, 1 << 36
 """A compressed file may expand to 32 MB or to 200 times its size, whichever is more, but not to
 more than 64 GB."""
+PIECE_BYTES = 1 << 20
+"""Untrusted content is read in pieces of this size."""
 
 
 def check_path(path: str | os.PathLike[str]) -> Path:

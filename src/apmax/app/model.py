@@ -220,13 +220,14 @@ def load_model(path: str | os.PathLike[str]) -> Model:
 def model_from(content: bytes) -> Model:
     """Return the model of a file; ModelFileError or any other exception if it is damaged."""
     stored = read_archive(content)
-    if stored.values.get("format") != FORMAT:
+    if stored.get("format") != FORMAT:
         raise ModelFileError("not a model of apmax")
-    if stored.values.get("schema") != SCHEMA:
+    if (schema := stored.get("schema")) != SCHEMA:
         raise ModelFileError(
-            f"written with schema {one_line(stored.values.get('schema'))}, and apmax {__version__} "
+            f"written with schema {one_line(schema)}, and apmax {__version__} "
             f"reads schema {SCHEMA}: install the version that wrote it, or train again"
         )
+    stored.text("version")
     classifier = classifier_from(stored.record("classifier"))
     steps: list[tuple[str, Any]] = [("classifier", classifier)]
     if "preprocessor" in stored:
@@ -239,7 +240,7 @@ def model_from(content: bytes) -> Model:
         stored.text("negative"),
         stored.text("target") if "target" in stored else None,
         stored.flag("against_rest"),
-        stored.plain("facts"),
+        _facts_from(stored),
         stored.text("id") if "id" in stored else None,
         stored.text("weight") if "weight" in stored else None,
         {name: number_format(*pair) or PLAIN for name, pair in formats},
@@ -247,6 +248,9 @@ def model_from(content: bytes) -> Model:
         None if point is None else Decision.stored(point),
         checked_profile(stored.plain("profile")) if "profile" in stored else None,
     )
+    stored.check_all_read()
+    if model.leaderboard and sum(one.chosen for one in model.leaderboard) != 1:
+        raise ModelFileError("the leaderboard does not say which model was chosen")
     if {model.positive, model.negative} != set(map(str, classifier.classes_.tolist())):
         raise ModelFileError("the labels are not those of the classifier")
     _try(model)
@@ -271,6 +275,16 @@ def _try(model: Model) -> None:
         raise ModelFileError("the features of the table are missing")
     if not np.isfinite(model.log_odds(row)).all():
         raise ModelFileError("the model gives scores that are not numbers")
+
+
+def _facts_from(stored: Fields) -> dict[str, Any]:
+    """Return how the model was trained: plain data, of which commands use the rows and the name."""
+    facts = Fields(stored.plain("facts"), {})
+    if "rows" in facts.values:
+        facts.count("rows", at_least=1)
+    if "model" in facts.values:
+        facts.text("model")
+    return facts.values
 
 
 def _standing_from(stored: Fields) -> Standing:

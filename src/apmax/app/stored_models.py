@@ -250,18 +250,11 @@ def _trees_from(stored: Fields, width: int) -> TreeEnsemble:
 
 def _logistic_terms_from(stored: Fields, columns: Columns) -> LogisticTerms:
     count = len(columns.numeric)
-    categories = stored.records("categories")
-    if len(categories) != len(columns.categorical):
-        raise ModelFileError("the logistic regression has another number of columns")
-    values = [
-        Fields({"values": one.values}, one.arrays).floats("values", size=len(levels.names))
-        for one, levels in zip(categories, columns.of_category, strict=True)
-    ]
     return LogisticTerms(
         stored.floats("slope", size=count),
         stored.floats("offset", size=count),
         stored.floats("missing", size=count),
-        values,
+        stored.several_floats("categories", [len(one.names) for one in columns.of_category]),
         stored.number("intercept"),
     )
 

@@ -47,10 +47,9 @@ def preprocessor_from(stored: Fields) -> TablePreprocessor:
     preprocessor.typical_ = stored.typical(
         "typical", {name: kind == NUMBER for name, kind in kinds.items()}
     )
-    levels = stored.record("levels")
     preprocessor.levels_ = {
         name: _levels_from(Fields({"kept": pair[0], "rare": pair[1]}, {}))
-        for name, pair in levels.values.items()
+        for name, pair in stored.plain("levels").items()
     }
     dates = [name for name, kind in kinds.items() if kind == DATE]
     words = {name for name, kind in kinds.items() if kind == CATEGORY}

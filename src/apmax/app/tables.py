@@ -18,6 +18,14 @@ from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from apmax.app.files import check_path, format_suffix, max_bytes, one_line, open_bytes
 from apmax.app.numbers import NumberReader
+from apmax.app.table_limits import (
+    MAX_COLUMNS,
+    check_cells,
+    check_json_lines,
+    check_sheet,
+    check_text_rows,
+    wrong_length,
+)
 from apmax.app.target import find_column
 from apmax.errors import FileError, FileFormatError, ParameterError
 
@@ -25,7 +33,6 @@ COLUMNAR = (".parquet", ".pq", ".feather", ".arrow")
 JSON_LINES, EXCEL = (".jsonl", ".ndjson"), (".xlsx",)
 TEXT_TABLES = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat")
 SEPARATORS = (",", ";", "\t", "|")
-MAX_COLUMNS = 100_000
 SAMPLE_BYTES, SAMPLE_ROWS = 1 << 22, 20
 ROWS_AT_ONCE = 10_000
 """Rows of a text table that are read at a time where it is read row by row."""
@@ -92,12 +99,7 @@ def _read_columnar(file: Path) -> Any:
             table = feather.read_table(file)
         else:
             with parquet.ParquetFile(file) as stored:
-                rows, columns = stored.metadata.num_rows, stored.metadata.num_columns
-                if not 0 <= 8 * rows * columns <= max_bytes(file):
-                    raise FileFormatError(
-                        f"{file} claims {rows} rows, far more than its size suggests: if this is "
-                        "intended, save it without compression and dictionaries"
-                    )
+                check_cells(file, stored.metadata.num_rows, stored.metadata.num_columns)
                 table = stored.read()
         table.validate(full=True)  # compiled code would follow wrong offsets
         frame = table.to_pandas()
@@ -112,6 +114,7 @@ def _read_json_lines(file: Path, encoding: str) -> Any:
     with _refusing(file, f"is not JSON lines ({{}}): write one object per line, such as {example}"):
         try:
             with open_bytes(file) as stream:
+                check_json_lines(file, stream, encoding)
                 frame = pd.read_json(stream, lines=True, dtype=False, encoding=encoding)
         except UnicodeDecodeError as error:
             raise undecodable(file, error, encoding) from error
@@ -129,6 +132,7 @@ def _read_excel(file: Path) -> Any:
         if size > max_bytes(file):
             raise FileFormatError(f"{file} claims {size >> 20} MB: save the sheet as CSV")
         try:
+            check_sheet(file)
             frame = pd.read_excel(file, engine="openpyxl", na_values=["?"])
         except ImportError:
             raise FileError(
@@ -187,6 +191,7 @@ def _read_text(
         stream.seek(0)
         remedy = "give every row the same number of cells, and quote cells with the separator"
         with _refusing(file, f"cannot be read as a table ({{}}): {remedy}"):
+            check_text_rows(file, stream, encoding, separator, len(names))
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -311,15 +316,14 @@ def _looks_like_header(cells: list[str]) -> bool:
 
 
 def _unique_names(cells: list[str]) -> list[str]:
-    names: dict[str, None] = {}
+    copies: dict[str, int] = {}  # of each name so far, so that equal names take linear time
     for k, cell in enumerate(cells, start=1):
-        plain = cell.strip("'\" ") or f"column {k}"
-        name, copies = plain, 1
-        while name in names:
-            copies += 1
-            name = f"{plain} ({copies})"
-        names[name] = None
-    return list(names)
+        name = plain = cell.strip("'\" ") or f"column {k}"
+        while name in copies:
+            copies[plain] += 1
+            name = f"{plain} ({copies[plain]})"
+        copies[name] = 1
+    return list(copies)
 
 
 def _check_row_lengths(file: Path, stream: BinaryIO, layout: Layout, encoding: str) -> None:
@@ -344,13 +348,7 @@ def rows_in_parts(file: Path, text: TextIO, layout: Layout) -> Iterator[list[lis
             part = [one for one in part if any(map(str.strip, one[0]))]
             for k, (row, line) in enumerate(part, start=number):
                 if len(row) != width:
-                    advice = "quote cells that contain the separator"
-                    if len(row) < width:
-                        advice = "leave missing cells empty, but keep their separators"
-                    raise FileFormatError(
-                        f"{file}, row {k} (line {line}): {len(row)} cells, expected {width}: "
-                        f"{advice}"
-                    )
+                    raise wrong_length(file, f"row {k} (line {line})", len(row), width)
             rows = [row for row, _ in part]
         yield rows[1:] if number == 0 else rows
         number += len(rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 import threading
@@ -19,6 +20,7 @@ import rich.box
 import rich.console
 import typer
 from rich.cells import cell_len
+from rich.console import ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -27,6 +29,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -41,11 +44,28 @@ Advance = Callable[..., None]
 """Called with the stage, the steps done, their number, and the AP so far."""
 
 
-def _terminal(*, stderr: bool) -> rich.console.Console:
-    """Return a console that prints text as it is: a category may be called "[red]"."""
-    return rich.console.Console(
-        stderr=stderr, soft_wrap=True, markup=False, emoji=False, highlight=False
-    )
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters, except tab and newline, with which data could command a terminal."""
+
+
+class Terminal(rich.console.Console):
+    """Prints text as it is, for a category may be "[red]", but without control characters."""
+
+    def __init__(self, *, stderr: bool) -> None:
+        super().__init__(stderr=stderr, soft_wrap=True, markup=False, emoji=False, highlight=False)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """Yield what is printed: lines, cells of tables and progress bars."""
+        for one in super().render(renderable, options):
+            yield one if one.control else one._replace(text=_CONTROL.sub("", one.text))
+
+
+def _json(data: dict[str, Any], indent: int | None = None) -> str:
+    """Return JSON without control characters, of which `json` escapes a part only."""
+    text = json.dumps(data, indent=indent, ensure_ascii=False)
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
 
 
 @dataclass
@@ -55,8 +75,8 @@ class Console:
     as_json: bool = False
     quiet: bool = False
     debug: bool = False
-    out: rich.console.Console = field(default_factory=lambda: _terminal(stderr=False))
-    err: rich.console.Console = field(default_factory=lambda: _terminal(stderr=True))
+    out: rich.console.Console = field(default_factory=lambda: Terminal(stderr=False))
+    err: rich.console.Console = field(default_factory=lambda: Terminal(stderr=True))
 
     def say(self, text: str) -> None:
         """Print a line, except with --quiet and --json."""
@@ -76,7 +96,7 @@ class Console:
     def show(self, data: dict[str, Any], table: ResultTable | None = None) -> None:
         """Print a result: one JSON object with --json, and else the table."""
         if self.as_json:
-            sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+            sys.stdout.write(_json(data, indent=2))
         elif table is not None and not self.quiet:
             self.out.print(table.fitted_to(self.out))
 
@@ -89,7 +109,7 @@ class Console:
         """Print an error on one line and exit."""
         line = " ".join(message.split())
         if self.as_json:
-            sys.stderr.write(json.dumps({"error": line}, ensure_ascii=False) + "\n")
+            sys.stderr.write(_json({"error": line}))
         else:
             self.err.print(Text("error: ", style="red").append(line, style="default"))
         raise typer.Exit(FAILED)

@@ -156,7 +156,10 @@ def _write(
         console.show({**frame.to_dict("list"), **result})
     else:
         console.note(found)
-        frame.to_csv(sys.stdout, index=False)
+        if sys.stdout.isatty():
+            console.out.print(frame.to_csv(index=False), end="")
+        else:
+            frame.to_csv(sys.stdout, index=False)
 
 
 def _sorted_alerts(frame: Any, alerts: Mask, columns: list[str]) -> Any:
