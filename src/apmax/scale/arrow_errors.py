@@ -1,0 +1,44 @@
+"""Errors of pyarrow as errors of files: it raises many kinds for damaged content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from apmax.errors import ApmaxError, FileError, FileFormatError
+from apmax.interrupts import raise_if_interrupted
+
+
+def require_pyarrow() -> None:
+    """Raise ImportError with the name of the extra if pyarrow is not installed."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise ImportError(
+            "reading files in batches needs pyarrow: pip install 'apmax[files]'"
+        ) from None
+
+
+@contextmanager
+def file_errors(what: object, advice: str, verb: str = "read") -> Iterator[None]:
+    """Raise FileError in place of whatever pyarrow raises while it reads or converts `what`."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except ApmaxError:
+        raise
+    except MemoryError as error:  # pyarrow's is one, too
+        raise FileError(
+            f"{what} claims more memory than there is ({_one_line(error)}): {advice}, or use a "
+            "machine with more memory"
+        ) from None
+    except (OSError, ValueError, OverflowError, pa.ArrowException) as error:
+        raise_if_interrupted()  # Ctrl-C cancels what pyarrow does
+        raise FileFormatError(
+            f"{what} cannot be {verb} ({_one_line(error)}): {advice}"
+        ) from None
+
+
+def _one_line(error: object) -> str:
+    return " ".join(str(error).split())[:200]
