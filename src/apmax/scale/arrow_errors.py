@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from apmax.errors import ApmaxError, FileError, FileFormatError
 from apmax.interrupts import raise_if_interrupted
+
+DAMAGED = "correct the file, or write it again"
 
 
 def require_pyarrow() -> None:
@@ -37,6 +40,23 @@ def file_errors(what: object, advice: str, verb: str = "read") -> Iterator[None]
         raise_if_interrupted()  # Ctrl-C cancels what pyarrow does
         raise FileFormatError(
             f"{what} cannot be {verb} ({_one_line(error)}): {advice}"
+        ) from None
+
+
+def data_frame(table: Any, what: object) -> Any:
+    """Return a table or record batch as a data frame; whatever prevents it raises FileError.
+
+    The metadata that pandas has stored are JSON of any content, so that errors are of any kind.
+    """
+    try:
+        with file_errors(what, DAMAGED, "converted to a data frame"):
+            return table.to_pandas()
+    except ApmaxError:
+        raise
+    except Exception as error:
+        raise FileFormatError(
+            f"{what} cannot be converted to a data frame ({type(error).__name__}: "
+            f"{_one_line(error)}): {DAMAGED}"
         ) from None
 
 

@@ -22,13 +22,12 @@ from apmax.errors import (
 )
 from apmax.interrupts import raise_if_interrupted
 from apmax.objective._pair_sums import NO_WEIGHTS
-from apmax.scale.arrow_errors import file_errors, require_pyarrow
+from apmax.scale.arrow_errors import DAMAGED, file_errors, require_pyarrow
 from apmax.scale.blocks import LARGEST_WEIGHT, block_rows
 from apmax.validation import Floats
 
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "feather"}
 FORMATS |= {".csv": "csv", ".csv.gz": "csv"}
-DAMAGED = "correct the file, or write it again"
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
@@ -80,6 +79,7 @@ class RawFiles:
             raise FileFormatError(f"column {clash[0]!r} is a feature and also one of {self.roles}")
         for path, schema in zip(self.paths, self.schemas, strict=True):
             self._check_schema(path, schema)
+        self.block_rows = block_rows(len(self.columns))
 
     def rows(self) -> int | None:
         """Return the number of rows, if the format stores it; changed files raise FileError."""
@@ -134,28 +134,34 @@ class RawFiles:
             row = 0
             with _reading(path, stamp):
                 for batch in self._record_batches(path, schema, wanted):
-                    raise_if_interrupted()
                     batch.validate(full=True)  # compiled code would follow wrong offsets
-                    if batch.num_rows:
-                        yield path, row, batch
-                        row += batch.num_rows
+                    for start in range(0, batch.num_rows, self.block_rows):
+                        raise_if_interrupted()
+                        yield path, row + start, batch.slice(start, self.block_rows)
+                    row += batch.num_rows
             _check_unchanged(path, stamp)
 
     def _record_batches(self, path: Path, schema: Any, columns: list[str]) -> Iterator[Any]:
-        rows = block_rows(len(self.columns))
+        import pyarrow as pa
+
         if self.format == "parquet":
-            import pyarrow as pa
             import pyarrow.parquet as pq
 
             # Without a stream of its own, each column of a row group is held in memory.
             with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:
-                yield from file.iter_batches(batch_size=rows, columns=columns)
+                yield from file.iter_batches(batch_size=self.block_rows, columns=columns)
             pa.default_memory_pool().release_unused()
-            return
-        scanner = self._dataset(path, schema).scanner(
-            columns=columns, batch_size=rows, batch_readahead=1, fragment_readahead=1
-        )
-        yield from scanner.to_batches()
+        elif self.format == "feather":  # a scanner would look into batches before their validation
+            fields = [k for k, name in enumerate(schema.names) if name in columns]
+            options = pa.ipc.IpcReadOptions(included_fields=fields)
+            with pa.OSFile(str(path)) as stream, pa.ipc.open_file(stream, options=options) as file:
+                for number in range(file.num_record_batches):
+                    yield file.get_batch(number)
+        else:
+            scanner = self._dataset(path, schema).scanner(
+                columns=columns, batch_size=self.block_rows, batch_readahead=1, fragment_readahead=1
+            )
+            yield from scanner.to_batches()
 
     def _dataset(self, path: Path, schema: Any = None) -> Any:
         import pyarrow.dataset as ds
@@ -177,6 +183,9 @@ class RawFiles:
                 f"{', '.join(schema.names[:8])}{', …' if len(schema.names) > 8 else ''}. All files "
                 "need the same columns"
             )
+        twice = [one for one in (*self.columns, *self.roles) if schema.names.count(one) > 1]
+        if twice:
+            raise FileFormatError(f"{path} has several columns {twice[0]!r}: rename all but one")
         if self.weight is not None:
             _check_number(path, schema, self.weight)
 
