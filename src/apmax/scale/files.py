@@ -183,9 +183,6 @@ class RawFiles:
                 f"{', '.join(schema.names[:8])}{', …' if len(schema.names) > 8 else ''}. All files "
                 "need the same columns"
             )
-        twice = [one for one in (*self.columns, *self.roles) if schema.names.count(one) > 1]
-        if twice:
-            raise FileFormatError(f"{path} has several columns {twice[0]!r}: rename all but one")
         if self.weight is not None:
             _check_number(path, schema, self.weight)
 
