@@ -150,7 +150,7 @@ result_
         """
         local = APClassifier(**self._local_parameters())
         settings = settings_of(local)
-        timeout = self._checked_timeout()
+        timeout, record = self._checked_timeout(), Checkpoint(self.checkpoint)
         client = self._client()
         X, y, sample_weight = checked_collections(X, y, sample_weight)
         _warn_if_scattered(client, X, y, sample_weight)
@@ -168,7 +168,7 @@ result_
             fitted = fit(
                 engine,
                 settings,
-                checkpoint=Checkpoint(self.checkpoint),
+                checkpoint=record,
                 progress=Progress(getattr(self, "on_progress", None)),
             )
         store(local, fitted, target, names, stacklevel=4)

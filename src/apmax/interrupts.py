@@ -17,6 +17,10 @@ from typing import Any
 logger = logging.getLogger("apmax")
 
 
+class CooperativeInterrupt(KeyboardInterrupt):
+    """The first Ctrl-C, at a safe point: what is complete can be kept."""
+
+
 class _State:
     active = False
     requested = False
@@ -28,9 +32,9 @@ def interrupted() -> bool:
 
 
 def raise_if_interrupted() -> None:
-    """Raise KeyboardInterrupt at a safe point if Ctrl-C was pressed."""
+    """Raise CooperativeInterrupt at a safe point if Ctrl-C was pressed."""
     if _State.requested:
-        raise KeyboardInterrupt
+        raise CooperativeInterrupt
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from apmax.interrupts import interrupted
+from apmax.interrupts import CooperativeInterrupt, interrupted
 from apmax.validation import Floats
 
 Objective = Callable[[Floats], tuple[float, Floats]]
@@ -45,9 +45,10 @@ def minimise(
 
     It stops when no entry of the gradient is above `tol`, when an iteration gains less than
     `least_gain` of the value, after `max_iter` iterations, or after an iteration in which Ctrl-C
-    was pressed.
+    was pressed. An objective that raises CooperativeInterrupt ends it at the last iteration.
     """
     last: list[tuple[Floats, float, Floats]] = []
+    last_iterate, iterations = start, 0
 
     def remember(w: Floats) -> tuple[float, Floats]:
         value, gradient = objective(w)
@@ -55,11 +56,13 @@ def minimise(
         return value, gradient
 
     def callback(w: Floats) -> None:
+        nonlocal last_iterate, iterations
         if each_iteration is not None:
             at, value, gradient = last[0]
             if not np.array_equal(at, w):
                 value, gradient = objective(w)
             each_iteration(w, value, gradient)
+        last_iterate, iterations = w.copy(), iterations + 1
         if interrupted():
             raise StopIteration
 
@@ -69,11 +72,15 @@ def minimise(
         "ftol": least_gain,
         "maxcor": _corrections(start.size),
     }
-    found = minimize(
-        remember, start, jac=True, method="L-BFGS-B", callback=callback, options=options
-    )
+    kept = "interrupted: kept the last iteration"
+    try:
+        found = minimize(
+            remember, start, jac=True, method="L-BFGS-B", callback=callback, options=options
+        )
+    except CooperativeInterrupt:
+        return Minimum(last_iterate, iterations, False, True, kept)
     if interrupted():
-        return Minimum(found.x, found.nit, False, True, "interrupted: kept the last iteration")
+        return Minimum(found.x, found.nit, False, True, kept)
     message = {0: "converged", 1: f"stopped at max_iter = {max_iter}"}.get(
         found.status, f"stopped by the line search ({str(found.message).lower()})"
     )

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from tests.reliability.mutations import mutate, mutate_tree
+from tests.reliability import fitted_files
+from tests.reliability.mutations import mutate, mutate_parquet, mutate_tree
 
 LIBSVM = (
     b"+1 1:0.5 3:1e-3 7:12345678901234567890 # comment\n-1 2:1 4:-2.5e+10\n"
@@ -200,17 +201,6 @@ def parquet_seeds() -> list[bytes]:
     return files
 
 
-def _damaged_parquet(rng: Random) -> bytes:
-    """Damage any bytes, or only the metadata at the end, which has all sizes and offsets."""
-    seeds = parquet_seeds()
-    content = rng.choice(seeds)
-    if rng.random() < 0.5:
-        return mutate(rng, content, rng.choice(seeds))
-    length = int.from_bytes(content[-8:-4], "little")
-    footer = mutate(rng, content[-8 - length : -8])
-    return content[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
-
-
 @cache
 def npz_seeds() -> list[bytes]:
     """Return dense and sparse archives, stored and deflated."""
@@ -282,10 +272,6 @@ def _damaged_excel(rng: Random) -> bytes:
     members = unzip(content)
     name = rng.choice([*members, "xl/worksheets/sheet1.xml"])
     return make_zip({**members, name: mutate(rng, members[name])}, zipfile.ZIP_DEFLATED)
-
-
-def _damaged_feather(rng: Random) -> bytes:
-    return mutate(rng, rng.choice(feather_seeds()), rng.choice(feather_seeds()))
 
 
 @cache
@@ -361,6 +347,15 @@ def _compressed(suffix: str, content: bytes, pack: Pack, read: Reader) -> Format
     return Format(suffix, lambda: [pack(content)], _packed(content, pack=pack), read)
 
 
+def _binary(suffix: str, seeds: Callable[[], list[bytes]], read: Reader) -> Format:
+    def damaged(rng: Random) -> bytes:
+        if suffix == ".parquet":
+            return mutate_parquet(rng, seeds())
+        return mutate(rng, rng.choice(seeds()), rng.choice(seeds()))
+
+    return Format(suffix, seeds, damaged, read)
+
+
 FORMATS: dict[str, Format] = {
     "libsvm": _text(".svm", read_dataset, LIBSVM),
     "libsvm.gz": _compressed(".svm.gz", LIBSVM, _gzip, read_dataset),
@@ -368,11 +363,14 @@ FORMATS: dict[str, Format] = {
     "libsvm.xz": _compressed(".svm.xz", LIBSVM, _xz, read_dataset),
     "csv": _text(".csv", read_training_table, CSV, SEMICOLONS),
     "csv.gz": _compressed(".csv.gz", CSV, _gzip, read_training_table),
-    "parquet": Format(".parquet", parquet_seeds, _damaged_parquet, read_training_table),
-    "feather": Format(".feather", feather_seeds, _damaged_feather, read_training_table),
+    "parquet": _binary(".parquet", parquet_seeds, read_training_table),
+    "feather": _binary(".feather", feather_seeds, read_training_table),
     "jsonl": _text(".jsonl", read_training_table, JSON_LINES),
     "xlsx": Format(".xlsx", excel_seeds, _damaged_excel, read_training_table),
     "npz": Format(".npz", npz_seeds, _damaged_npz, read_dataset),
     "checkpoint": Format(".json", checkpoint_seeds, _damaged_checkpoint, resume_fit),
+    "fitted parquet": _binary(".parquet", fitted_files.parquet_seeds, fitted_files.fit),
+    "fitted feather": _binary(".feather", fitted_files.feather_seeds, fitted_files.fit),
+    "fitted csv": _binary(".csv", fitted_files.csv_seeds, fitted_files.fit),
     "model": Format(".apmax", model_seeds, _damaged_model, use_model),
 }

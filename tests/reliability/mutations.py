@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from random import Random
 from typing import Any
@@ -86,6 +86,21 @@ def mutate(rng: Random, content: bytes, other: bytes = b"") -> bytes:
         if content:
             content = rng.choice(MUTATIONS)(rng, content)
     return content
+
+
+def mutate_parquet(rng: Random, seeds: Sequence[bytes]) -> bytes:
+    """Damage any bytes, only pages, or only the metadata at the end with all sizes and offsets."""
+    content = rng.choice(seeds)
+    kind = rng.randrange(3)
+    if kind == 0:
+        return mutate(rng, content, rng.choice(seeds))
+    length = int.from_bytes(content[-8:-4], "little")
+    pages, footer = content[4 : -8 - length], content[-8 - length : -8]
+    if kind == 1:
+        pages = mutate(rng, pages)
+    else:
+        footer = mutate(rng, footer)
+    return b"PAR1" + pages + footer + len(footer).to_bytes(4, "little") + b"PAR1"
 
 
 def _span(rng: Random, content: bytes) -> tuple[int, int]:

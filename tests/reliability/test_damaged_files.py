@@ -23,9 +23,10 @@ from tests.reliability.soak import record, scaled
 
 SHORT = dict.fromkeys(FORMATS, 60)
 LONG = {
-    "libsvm": 45_000, "libsvm.gz": 30_000, "libsvm.bz2": 15_000, "libsvm.xz": 10_000, "csv": 12_000,
+    "libsvm": 40_000, "libsvm.gz": 26_000, "libsvm.bz2": 15_000, "libsvm.xz": 10_000, "csv": 12_000,
     "csv.gz": 4_000, "jsonl": 10_000, "xlsx": 2_000, "parquet": 10_000, "feather": 10_000,
-    "npz": 30_000, "model": 20_000, "checkpoint": 2_000,
+    "npz": 27_000, "model": 20_000, "checkpoint": 2_000,
+    "fitted parquet": 4_000, "fitted feather": 5_000, "fitted csv": 3_000,
 }  # fmt: skip
 """200,000 files."""
 AT_ONCE = 5000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from apmax.errors import ApmaxError
+from apmax.errors import ApmaxError, ParameterError
 from apmax.torch import (
     APLoss,
     CompositionalLoss,
@@ -26,6 +27,7 @@ from apmax.torch import (
     QueryAPLoss,
     SmoothAPLoss,
 )
+from apmax.torch.distributed import gather_checked
 
 RNG = np.random.default_rng(0)
 N = 40
@@ -110,11 +112,64 @@ def check_errors(rank: int) -> None:
     loss(SCORES[mine], mine.int() if rank == 1 else mine)  # either kind of integer
 
 
+def check_layouts(rank: int) -> None:
+    """Parts of other types or columns are refused on all ranks, which then still work."""
+    mine, two = PARTS["even"][rank], torch.stack([LABELS, ~LABELS], 1)
+    one_column, two_columns = APLoss(LABELS).double(), APLoss(two).double()
+    single = SCORES.float() if rank == 1 else SCORES
+    calls: tuple[tuple[Callable[[], Any], str], ...] = (
+        (lambda: one_column(single[mine], mine), "rank 1 has torch.float32 of shape (B), torch.int64 of shape (B) and rank"),
+        (lambda: ExactAPLoss()(single[mine], LABELS[mine]), "rank 1 has torch.float32 of shape (B, 1)"),
+        (
+            lambda: (
+                two_columns(torch.stack([SCORES[mine]] * 2, 1), mine)
+                if rank == 1
+                else one_column(SCORES[mine], mine)
+            ),
+            "torch.float64 of shape (B, 2)",
+        ),
+        (
+            lambda: one_column(SCORES[mine], mine, LABELS[mine] if rank == 1 else None),
+            "rank 1 has torch.float64 of shape (B), torch.int64 of shape (B), torch",
+        ),
+    )
+    for call, message in calls:
+        try:
+            call()
+        except ParameterError as error:
+            assert message in str(error), error
+        else:
+            raise AssertionError("ranks went on with parts of different layouts")
+    assert one_column.rounds == two_columns.rounds == 0
+    one_column(SCORES[mine], mine)
+
+
+def check_any_error(rank: int) -> None:
+    """Also an error that is not one of apmax is raised on all ranks."""
+
+    def check() -> tuple[torch.Tensor, ...]:
+        if rank == 1:
+            raise ZeroDivisionError
+        return (SCORES,)
+
+    try:
+        gather_checked(check, APLoss(LABELS))
+    except ZeroDivisionError:
+        assert rank == 1
+    except ParameterError as error:
+        assert rank == 0
+        assert "rank 1 raised an error" in str(error)
+    else:
+        raise AssertionError("a rank went on without the other")
+
+
 def main(folder: Path) -> None:
     dist.init_process_group("gloo", timeout=timedelta(seconds=120))
     rank = dist.get_rank()
     check_parts(rank)
     check_errors(rank)
+    check_layouts(rank)
+    check_any_error(rank)
     check_head(rank)
     if rank == 0:  # one rank alone, with nobody to wait for
         ExactAPLoss(process_group=False)(SCORES, LABELS)

@@ -323,7 +323,6 @@ class _ColumnarTable:
 
         drawn = []
         for _, _, batch in self.source.batches(self.names):
-            batch.validate(full=True)  # compiled code would follow wrong offsets
             chosen = draw.of_labels(batch.column(self.target).to_pylist())
             drawn.append(pa.Table.from_batches([batch]).take(chosen))
         table = pa.concat_tables(drawn)

@@ -8,15 +8,18 @@ one evaluation is in memory at a time.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import logging
 import os
+import stat
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +27,11 @@ from apmax.errors import CheckpointError, FileError
 from apmax.lbfgs import Objective
 from apmax.scale.sums import Statistics
 from apmax.validation import Floats
+
+try:
+    import fcntl
+except ImportError:  # Windows, where open files cannot be deleted anyway
+    fcntl = None  # type: ignore[assignment]
 
 logger = logging.getLogger("apmax")
 FORMAT = "apmax checkpoint 3"
@@ -51,11 +59,11 @@ class Checkpoint:
 
     The first line names the parameters and a digest of the data's statistics. A checkpoint from a
     different fit raises `CheckpointError`. A last line that is incomplete, because the process was
-    killed while it was written, is ignored.
+    killed while it was written, is ignored. A path that cannot be a file raises `FileError`.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None) -> None:
-        self.path = None if path is None else Path(path)
+        self.path = None if path is None else _checked_path(path)
         self.anchor: Floats | None = None
         """The logistic regression, if it has ended."""
         self._head: dict[str, Any] = {}
@@ -82,12 +90,14 @@ class Checkpoint:
             OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError
         ) as error:  # fmt: skip
             raise CheckpointError(
-                f"{self.path} is not a checkpoint of apmax ({error}): delete it to start again"
+                f"{self.path} is not a checkpoint of apmax ({_shortened(str(error), 200)}): delete it "
+                "to start again"
             ) from None
         differs = [name for name, value in identity.items() if fit.get(name) != value]
         if differs:
             shown = ", ".join(
-                f"{name} {fit.get(name)!r} instead of {identity[name]!r}" for name in differs
+                f"{name} {_shortened(repr(fit.get(name)))} instead of {identity[name]!r}"
+                for name in differs
             )
             raise CheckpointError(
                 f"{self.path} belongs to another fit ({shown}): delete it to start again, or "
@@ -122,25 +132,24 @@ class Checkpoint:
         """Replace the evaluations of the logistic regression by its result, in one step."""
         if self.path is None:
             return
-        target = Path(os.path.realpath(self.path))
-        part = target.with_name(f".{target.name}.part")
         lines = (self._head, {"seconds": self.seconds, "anchor": anchor.tolist()})
         try:
-            with part.open("wb") as file:
-                file.writelines(json.dumps(line).encode() + b"\n" for line in lines)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, target)
-            self._left = 0  # evaluations that were not used are those of other software
+            _replace(self.path, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
         except OSError as error:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
             raise self._unwritable(error) from None
+        self._left = 0  # evaluations that were not used are those of other software
 
     def remove(self) -> None:
-        """Delete the file."""
-        if self.path is not None:
+        """Delete the file; if that fails, only warn: the fit that calls has its result."""
+        if self.path is None:
+            return
+        try:
             self.path.unlink(missing_ok=True)
+        except OSError as error:
+            logger.warning(
+                "the checkpoint %s cannot be deleted (%s): delete it before you fit other data",
+                self.path, error.strerror or error,
+            )  # fmt: skip
 
     def _read(self) -> dict[str, Any]:
         """Check all lines and return what the first one says about the fit."""
@@ -214,10 +223,74 @@ class Checkpoint:
             raise self._unwritable(error) from None
 
     def _unwritable(self, error: OSError) -> FileError:
-        return FileError(
-            f"cannot write the checkpoint {self.path} ({error.strerror or error}): choose a "
-            "folder with space that can be written"
-        )
+        return _unwritable(self.path, error)
+
+
+def _unwritable(path: Path | None, error: OSError) -> FileError:
+    return FileError(
+        f"cannot write the checkpoint {path} ({error.strerror or error}): choose a "
+        "folder with space that can be written"
+    )
+
+
+def _checked_path(path: Any) -> Path:
+    """Return the path of a file that exists, or that can be created in its folder."""
+    try:
+        found = Path(os.path.expanduser(os.fsdecode(path)))
+        regular = stat.S_ISREG(os.stat(found).st_mode)
+    except FileNotFoundError as error:
+        if os.path.isdir(found.parent):
+            return found
+        raise _unwritable(found, error) from None
+    except (TypeError, ValueError, OSError) as error:  # such as a null character, a long name
+        raise FileError(
+            f"checkpoint = {_shortened(repr(path))} cannot be a file ({_shortened(str(error))}): "
+            "pass the path of a new file, or of one from an earlier fit"
+        ) from None
+    if not regular:
+        raise FileError(f"checkpoint = {found} is not a file: pass the path of a file")
+    return found
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Replace a file in one step, by a temporary file of a name that no other process has."""
+    target = Path(os.path.realpath(path))
+    beginning = f".{target.name[:32]}."
+    _remove_abandoned(target.parent, beginning)
+    descriptor, part = tempfile.mkstemp(".part", beginning, target.parent)
+    try:
+        with open(descriptor, "wb") as file:
+            _lock(file)
+            if target.exists():
+                os.chmod(part, stat.S_IMODE(target.stat().st_mode))
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(part)
+        raise
+
+
+def _remove_abandoned(folder: Path, beginning: str) -> None:
+    """Delete temporary files that killed processes have left: nobody holds their lock."""
+    for part in folder.glob(f"{glob.escape(beginning)}*.part"):
+        with suppress(OSError), part.open("rb") as file:
+            _lock(file)
+            part.unlink()
+
+
+def _lock(file: IO[bytes]) -> None:
+    """Lock a file until it is closed; BlockingIOError if another process has done so."""
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _shortened(text: str, most: int = 80) -> str:
+    """Return text on one line, of a length that can be read."""
+    text = " ".join(text[: 10 * most].split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _evaluation(one: Any, size: int) -> Evaluation:
@@ -228,7 +301,7 @@ def _evaluation(one: Any, size: int) -> Evaluation:
 
 def _seconds(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < np.inf:
-        raise ValueError(f"seconds is {value!r}, not a number ≥ 0")
+        raise ValueError(f"seconds is {_shortened(repr(value))}, not a number ≥ 0")
     return float(value)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -38,6 +39,8 @@ from apmax.validation import Floats
 T = TypeVar("T")
 FAN_IN = 8
 """Results that one task merges."""
+POLL = 0.5
+"""Seconds between checks for Ctrl-C."""
 WAIT = 5.0
 """Seconds between checks that there are workers."""
 
@@ -100,23 +103,37 @@ def result_of(client: Client, graph: Any, timeout: float) -> Any:
         If the workers of a task end repeatedly.
     NoWorkerError
         If the cluster has had no worker for `timeout` seconds.
+    KeyboardInterrupt
+        If Ctrl-C is pressed. As after any error, what is not computed yet is cancelled.
     """
     future = client.compute(graph, optimize_graph=False)
-    last_seen = time.monotonic()
-    while not _finished(future, min(timeout, WAIT)):
-        if client.nthreads():
-            last_seen = time.monotonic()
-            continue
-        raise_if_interrupted()
-        if time.monotonic() - last_seen >= timeout:
-            raise NoWorkerError(
-                f"the Dask cluster has had no worker for {timeout:g} seconds: start workers and "
-                "look into the logs of those that ended, or increase worker_timeout"
-            )
+    try:
+        _wait(client, future, timeout)
+    except BaseException:
+        with suppress(Exception):  # of a cluster that has ended
+            future.cancel()
+        raise
     try:
         return future.result()
     except KilledWorker as error:
         raise partition_error(client, error, future.key) from None
+
+
+def _wait(client: Client, future: Any, timeout: float) -> None:
+    """Wait for a future; Ctrl-C and a cluster without workers raise."""
+    seen = checked = time.monotonic()
+    while not _finished(future, min(timeout, POLL)):
+        raise_if_interrupted()
+        if time.monotonic() - checked < min(timeout, WAIT):
+            continue
+        checked = time.monotonic()
+        if client.nthreads():
+            seen = checked
+        elif checked - seen >= timeout:
+            raise NoWorkerError(
+                f"the Dask cluster has had no worker for {timeout:g} seconds: start workers and "
+                "look into the logs of those that ended, or increase worker_timeout"
+            )
 
 
 def _finished(future: Any, timeout: float) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from apmax.errors import ApmaxError
+from apmax.scale.arrow_errors import data_frame
 from apmax.scale.files import Batch, RawFiles
 
 
@@ -38,7 +39,7 @@ class EncodedFiles:
         """Yield all rows in order."""
         for path, row, batch in self.source.batches(None):
             try:
-                X = self.encode(batch.select(self.source.columns).to_pandas())
+                X = self.encode(data_frame(batch.select(self.source.columns), "the table"))
             except ApmaxError as error:
                 last = row + batch.num_rows - 1
                 raise type(error)(f"{path}, rows {row} to {last}: {error}") from None

@@ -44,6 +44,7 @@ def fit_files(
     """Fit a model to files; :meth:`apmax.APClassifier.fit_files` describes the arguments."""
     settings = settings_of(model)
     folder = None if cache is False else cache_folder(cache)
+    record = Checkpoint(checkpoint)
     progress = Progress(model.on_progress)
     with cooperative_interrupts():
         table = TableFiles(files, target, columns, sample_weight)
@@ -57,7 +58,7 @@ def fit_files(
             else:
                 found = target_of(flat.labels.values, flat.labels.totals, model)
                 engine = CachedBlocks(flat, flat.labels.values.index(found.pos_label))
-            fitted = fit(engine, settings, checkpoint=Checkpoint(checkpoint), progress=progress)
+            fitted = fit(engine, settings, checkpoint=record, progress=progress)
         finally:
             if flat is not None:
                 flat.close()

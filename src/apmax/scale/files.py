@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from apmax.errors import (
 )
 from apmax.interrupts import raise_if_interrupted
 from apmax.objective._pair_sums import NO_WEIGHTS
+from apmax.scale.arrow_errors import DAMAGED, file_errors, require_pyarrow
 from apmax.scale.blocks import LARGEST_WEIGHT, block_rows
 from apmax.validation import Floats
 
@@ -60,7 +62,7 @@ class RawFiles:
         columns: Sequence[str] | None = None,
         sample_weight: str | None = None,
     ) -> None:
-        _require_pyarrow()
+        require_pyarrow()
         self.paths = matching_files(files)
         self.format = _format_of(self.paths)
         self.target, self.weight = target, sample_weight
@@ -77,14 +79,18 @@ class RawFiles:
             raise FileFormatError(f"column {clash[0]!r} is a feature and also one of {self.roles}")
         for path, schema in zip(self.paths, self.schemas, strict=True):
             self._check_schema(path, schema)
+        self.block_rows = block_rows(len(self.columns))
 
     def rows(self) -> int | None:
         """Return the number of rows, if the format stores it; changed files raise FileError."""
         if self.format == "csv":
             return None
+        rows = 0
         for path, stamp in zip(self.paths, self.stamps, strict=True):
             _check_unchanged(path, stamp)
-        return sum(int(self._dataset(path).count_rows()) for path in self.paths)
+            with _reading(path, stamp):
+                rows += int(self._dataset(path).count_rows())
+        return rows
 
     def weights(self, batch: Any, path: Path, row: int) -> Floats:
         """Return the weights of a record batch; empty for all ones.
@@ -120,43 +126,42 @@ class RawFiles:
         Raises
         ------
         FileError
-            If a file is missing or was changed since the object was created.
+            If a file is missing, damaged, or was changed since the object was created.
         """
-        from pyarrow import ArrowInvalid
-
         wanted = [*self.columns, *self.roles] if columns is None else columns
         for path, stamp, schema in zip(self.paths, self.stamps, self.schemas, strict=True):
             _check_unchanged(path, stamp)
             row = 0
-            try:
+            with _reading(path, stamp):
                 for batch in self._record_batches(path, schema, wanted):
-                    raise_if_interrupted()
-                    if batch.num_rows:
-                        yield path, row, batch
-                        row += batch.num_rows
-            except (OSError, ArrowInvalid) as error:
-                _check_unchanged(path, stamp)
-                raise FileFormatError(
-                    f"{path} cannot be read ({_one_line(error)}): correct the file, or write it "
-                    "again"
-                ) from None
+                    batch.validate(full=True)  # compiled code would follow wrong offsets
+                    for start in range(0, batch.num_rows, self.block_rows):
+                        raise_if_interrupted()
+                        yield path, row + start, batch.slice(start, self.block_rows)
+                    row += batch.num_rows
             _check_unchanged(path, stamp)
 
     def _record_batches(self, path: Path, schema: Any, columns: list[str]) -> Iterator[Any]:
-        rows = block_rows(len(self.columns))
+        import pyarrow as pa
+
         if self.format == "parquet":
-            import pyarrow as pa
             import pyarrow.parquet as pq
 
             # Without a stream of its own, each column of a row group is held in memory.
             with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:
-                yield from file.iter_batches(batch_size=rows, columns=columns)
+                yield from file.iter_batches(batch_size=self.block_rows, columns=columns)
             pa.default_memory_pool().release_unused()
-            return
-        scanner = self._dataset(path, schema).scanner(
-            columns=columns, batch_size=rows, batch_readahead=1, fragment_readahead=1
-        )
-        yield from scanner.to_batches()
+        elif self.format == "feather":  # a scanner would look into batches before their validation
+            fields = [k for k, name in enumerate(schema.names) if name in columns]
+            options = pa.ipc.IpcReadOptions(included_fields=fields)
+            with pa.OSFile(str(path)) as stream, pa.ipc.open_file(stream, options=options) as file:
+                for number in range(file.num_record_batches):
+                    yield file.get_batch(number)
+        else:
+            scanner = self._dataset(path, schema).scanner(
+                columns=columns, batch_size=self.block_rows, batch_readahead=1, fragment_readahead=1
+            )
+            yield from scanner.to_batches()
 
     def _dataset(self, path: Path, schema: Any = None) -> Any:
         import pyarrow.dataset as ds
@@ -164,13 +169,10 @@ class RawFiles:
         return ds.dataset(str(path), schema, format=self.format)
 
     def _schema(self, path: Path) -> Any:
-        try:
+        advice, verb = "it is damaged or has the wrong suffix", f"read as {self.format}"
+        with file_errors(path, advice, verb):
             schema = self._dataset(path).schema
-        except (OSError, ValueError) as error:
-            raise FileFormatError(
-                f"{path} cannot be read as {self.format} ({_one_line(error)}): it is damaged or "
-                "has the wrong suffix"
-            ) from None
+            _ = schema.names  # decodes them
         return _with_fractions(schema, self.target) if self.format == "csv" else schema
 
     def _check_schema(self, path: Path, schema: Any) -> None:
@@ -230,6 +232,14 @@ class LabelCodes:
 
     def codes(self, labels: Any, weight: Floats) -> NDArray[np.uint8]:
         """Return the code of each label; a third class raises LabelError."""
+        with file_errors(f"column {self.column!r}", DAMAGED):
+            codes = self._codes(labels)
+        for code in range(len(self.values)):
+            rows = codes == code
+            self.totals[code] += float(weight[rows].sum() if weight.size else rows.sum())
+        return codes
+
+    def _codes(self, labels: Any) -> NDArray[np.uint8]:
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -247,11 +257,7 @@ class LabelCodes:
                     "has two classes and no missing labels"
                 )
         found = pc.index_in(labels, pa.array(self.values).cast(labels.type))
-        codes = np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.uint8)
-        for code in range(len(self.values)):
-            rows = codes == code
-            self.totals[code] += float(weight[rows].sum() if weight.size else rows.sum())
-        return codes
+        return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.uint8)
 
 
 def matching_files(files: Paths) -> list[Path]:
@@ -306,6 +312,17 @@ def _check_unchanged(path: Path, stamp: tuple[int, int]) -> None:
         raise FileError(
             f"{path} changed while it was being read: fit again once it is complete, or fit a copy"
         )
+
+
+@contextmanager
+def _reading(path: Path, stamp: tuple[int, int]) -> Iterator[None]:
+    """Raise FileError for a file that cannot be read, also if because it changed."""
+    try:
+        with file_errors(path, DAMAGED):
+            yield
+    except FileError:
+        _check_unchanged(path, stamp)
+        raise
 
 
 def _is_number(kind: Any) -> bool:
@@ -374,16 +391,3 @@ def _check_finite(X: NDArray[Any], names: list[str], path: Path, row: int) -> No
         f"{path}: column {names[column]!r} is {X[at, column]} in row {row + at}: drop or impute "
         "missing and infinite values first"
     )
-
-
-def _require_pyarrow() -> None:
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError:
-        raise ImportError(
-            "reading files in batches needs pyarrow: pip install 'apmax[files]'"
-        ) from None
-
-
-def _one_line(error: object) -> str:
-    return " ".join(str(error).split())[:200]

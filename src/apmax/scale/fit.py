@@ -14,7 +14,12 @@ import numpy as np
 
 from apmax.blas_threads import one_blas_thread
 from apmax.errors import BackendError, WeightError
-from apmax.interrupts import interrupt_on_hold, interrupted, raise_if_interrupted
+from apmax.interrupts import (
+    CooperativeInterrupt,
+    interrupt_on_hold,
+    interrupted,
+    raise_if_interrupted,
+)
 from apmax.lbfgs import Objective, minimise
 from apmax.linear.design import Design, FeatureRange, check_that_squares_fit, maximum
 from apmax.linear.full_batch import relative_penalty
@@ -195,14 +200,17 @@ def _fit_logistic(
 
     penalty = 1 / (2 * settings.C * found.total)
     objective = logistic_objective(engine, scaling, found.weight.sum(), penalty)
-    return minimise(
+    minimum = minimise(
         _remembering(checkpoint.recorded(objective)),
         np.zeros(engine.features + 1),
         max_iter=LOGISTIC_ITERATIONS,
         tol=LOGISTIC_TOL,
         least_gain=LEAST_GAIN,
         each_iteration=record,
-    ).w
+    )
+    if minimum.interrupted and minimum.iterations == 0:  # there is nothing to keep
+        raise_if_interrupted()
+    return minimum.w
 
 
 def _fit_ap(
@@ -214,9 +222,9 @@ def _fit_ap(
     progress: Progress,
 ) -> tuple[Floats, list[HistoryRow], FitResult]:
     """Follow average precision from the anchor."""
+    kept = anchor, [], FitResult(False, True, "interrupted: kept the logistic regression", 0)
     if interrupted():
-        message = "interrupted: kept the logistic regression"
-        return anchor, [], FitResult(False, True, message, 0)
+        return kept
     penalty = relative_penalty(settings.alpha, anchor)
     objective = _remembering(
         checkpoint.recorded(ap_objective(engine, scaling, settings.gamma, penalty, anchor))
@@ -229,7 +237,10 @@ def _fit_ap(
         rows.append(HistoryRow(step, checkpoint.seconds, ap, np.nan, np.nan, float(norm)))
         progress.report("average precision", step, settings.max_iter, ap)
 
-    record(anchor, *objective(anchor))
+    try:
+        record(anchor, *objective(anchor))
+    except CooperativeInterrupt:
+        return kept
     found = minimise(
         objective, anchor, max_iter=settings.max_iter, tol=settings.tol, each_iteration=record
     )

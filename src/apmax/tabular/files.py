@@ -85,6 +85,7 @@ class FilesMixin:
 
         If so, `check` is called with the number of rows of the files before the fit.
         """
+        from apmax.scale.arrow_errors import data_frame
         from apmax.scale.sampling import sample_of
 
         sample = sample_of(
@@ -98,7 +99,8 @@ class FilesMixin:
         if fewer and check is not None:
             check(sample.rows)
         logger.info("training on %d of %d rows", sample.y.size, sample.rows)
-        frame, y, weight = sample.table.to_pandas(), sample.y, sample.sample_weight
+        frame = data_frame(sample.table, f"{source.paths[0]}, or another of the files,")
+        y, weight = sample.y, sample.sample_weight
         del sample
         with warnings.catch_warnings():
             # The sample has issued it.

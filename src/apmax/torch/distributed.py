@@ -11,10 +11,13 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from apmax.errors import ApmaxError, ParameterError, RankError
+from apmax.errors import ParameterError, RankError
 
 REFUSED = -1
 """Sent by a rank in place of its size if its part raised an error."""
+MOST_TENSORS = 3
+DTYPES = sorted({one for one in vars(torch).values() if isinstance(one, torch.dtype)}, key=str)
+"""Types by the number that ranks exchange."""
 
 
 def world_size(group: Any = None) -> int:
@@ -30,30 +33,57 @@ def gather_checked(
     """Return the tensors of `check` from all ranks, concatenated in the order of the ranks.
 
     An error on one rank is raised on all ranks, which would otherwise wait forever. Lengths may
-    differ between ranks, but not between the tensors of a rank. All are on the device of `module`.
+    differ between ranks, but not between the tensors of a rank; types and columns may not. All are
+    on the device of `module`.
     """
     if world_size(group) == 1:
         return check()
     device = next(chain(module.parameters(), module.buffers())).device
     try:
         tensors = check()
-    except ApmaxError:
-        _gather_sizes(REFUSED, device, group)
+        own = [tensors[0].shape[0], *_layout(tensors)]
+    except Exception:  # of any kind: the others wait
+        _gather_numbers([REFUSED, *_layout(())], device, group)
         raise
-    sizes = _gather_sizes(tensors[0].shape[0], device, group)
+    parts = _gather_numbers(own, device, group)
+    sizes, layouts = [part[0] for part in parts], [part[1:] for part in parts]
     if REFUSED in sizes:
         raise ParameterError(
             f"rank {sizes.index(REFUSED)} raised an error for its part of the batch; the state is "
             "unchanged: see the error of that rank"
         )
+    for rank, layout in enumerate(layouts):
+        if layout != layouts[0]:
+            raise ParameterError(
+                f"rank {rank} has {_described(layout)} and rank 0 {_described(layouts[0])}; the "
+                "state is unchanged: use the same types, columns and arguments on all ranks"
+            )
     return tuple(_gather_rows(tensor, sizes, group) for tensor in tensors)
 
 
-def _gather_sizes(own: int, device: torch.device, group: Any) -> list[int]:
-    mine = torch.tensor([own], device=device)
-    sizes = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
-    _all_gather(sizes, mine, group)
-    return [int(size) for size in sizes]
+def _layout(tensors: tuple[Tensor, ...]) -> list[int]:
+    """Return type and columns of each tensor, 0 for one without columns; -1 for no tensor."""
+    numbers = []
+    for tensor in tensors:
+        numbers += [DTYPES.index(tensor.dtype), tensor.shape[1] if tensor.ndim > 1 else 0]
+    return numbers + [-1] * (2 * MOST_TENSORS - len(numbers))
+
+
+def _described(layout: list[int]) -> str:
+    pairs = zip(layout[::2], layout[1::2], strict=True)
+    return ", ".join(
+        f"{DTYPES[kind]} of shape ({f'B, {columns}' if columns else 'B'})"
+        for kind, columns in pairs
+        if kind >= 0
+    )
+
+
+def _gather_numbers(own: list[int], device: torch.device, group: Any) -> list[list[int]]:
+    mine = torch.tensor(own, device=device)
+    parts = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
+    _all_gather(parts, mine, group)
+    found: list[list[int]] = torch.stack(parts).tolist()
+    return found
 
 
 def _all_gather(parts: list[Tensor], own: Tensor, group: Any) -> None:

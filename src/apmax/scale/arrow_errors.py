@@ -1,0 +1,64 @@
+"""Errors of pyarrow as errors of files: it raises many kinds for damaged content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from apmax.errors import ApmaxError, FileError, FileFormatError
+from apmax.interrupts import raise_if_interrupted
+
+DAMAGED = "correct the file, or write it again"
+
+
+def require_pyarrow() -> None:
+    """Raise ImportError with the name of the extra if pyarrow is not installed."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise ImportError(
+            "reading files in batches needs pyarrow: pip install 'apmax[files]'"
+        ) from None
+
+
+@contextmanager
+def file_errors(what: object, advice: str, verb: str = "read") -> Iterator[None]:
+    """Raise FileError in place of whatever pyarrow raises while it reads or converts `what`."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except ApmaxError:
+        raise
+    except MemoryError as error:  # pyarrow's is one, too
+        raise FileError(
+            f"{what} claims more memory than there is ({_one_line(error)}): {advice}, or use a "
+            "machine with more memory"
+        ) from None
+    except (OSError, ValueError, OverflowError, pa.ArrowException) as error:
+        raise_if_interrupted()  # Ctrl-C cancels what pyarrow does
+        raise FileFormatError(
+            f"{what} cannot be {verb} ({_one_line(error)}): {advice}"
+        ) from None
+
+
+def data_frame(table: Any, what: object) -> Any:
+    """Return a table or record batch as a data frame; whatever prevents it raises FileError.
+
+    The metadata that pandas has stored are JSON of any content, so that errors are of any kind.
+    """
+    try:
+        with file_errors(what, DAMAGED, "converted to a data frame"):
+            return table.to_pandas()
+    except ApmaxError:
+        raise
+    except Exception as error:
+        raise FileFormatError(
+            f"{what} cannot be converted to a data frame ({type(error).__name__}: "
+            f"{_one_line(error)}): {DAMAGED}"
+        ) from None
+
+
+def _one_line(error: object) -> str:
+    return " ".join(str(error).split())[:200]

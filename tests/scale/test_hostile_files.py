@@ -1,0 +1,104 @@
+"""Files whose content would crash or exhaust a reader are refused with a named error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from apmax import APClassifier, AutoAPClassifier
+from apmax.errors import FileError, FileFormatError
+from apmax.scale import sample_negatives
+
+pa = pytest.importorskip("pyarrow")
+import pyarrow.feather as pa_feather  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
+
+N = 200
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=N)
+TEXT = np.where(X + RNG.normal(size=N) > 1, "yes", "no")
+ENDS = np.concatenate([[0], np.cumsum([len(one) for one in TEXT])]).astype(np.int32)
+READERS: dict[str, Callable[[Path], Any]] = {
+    "cache": lambda path: APClassifier().fit_files(path, "y"),
+    "no cache": lambda path: APClassifier().fit_files(path, "y", cache=False),
+    "auto": lambda path: AutoAPClassifier(["logistic"], cv=2).fit_files(path, "y"),
+    "sample": lambda path: sample_negatives(path, "y"),
+}
+every_reader = pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+
+
+def feather(path: Path, old: bytes = b"", new: bytes = b"") -> Path:
+    """Write a file, and replace bytes that occur in it once."""
+    table = pa.table({"x": X, "y": pa.array(TEXT.tolist())})
+    pa_feather.write_feather(table, str(path), compression="uncompressed")
+    content = path.read_bytes()
+    assert not old or content.count(old) == 1
+    path.write_bytes(content.replace(old, new))
+    return path
+
+
+@every_reader
+def test_offsets_of_text_beyond_the_file_are_refused(read: Any, tmp_path: Path) -> None:
+    wrong = ENDS.copy()
+    wrong[50:] += 2**30
+    path = feather(tmp_path / "a.feather", ENDS.tobytes(), wrong.tobytes())
+    with pytest.raises(FileFormatError, match=r"a\.feather cannot be read"):
+        read(path)
+
+
+@every_reader
+@pytest.mark.parametrize(
+    ("error", "raised", "message"),
+    [
+        (pa.ArrowMemoryError("malloc of size 1 failed"), FileError, "more memory than there is"),
+        (pa.ArrowIndexError("index 9 out of bounds"), FileFormatError, "cannot be read"),
+        (OSError("Corrupt snappy data"), FileFormatError, "cannot be read"),
+    ],
+    ids=["memory", "index", "disk"],
+)
+def test_errors_of_pyarrow_name_the_file(
+    read: Any, error: Any, raised: Any, message: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": X, "y": TEXT.tolist()}), path)
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", fail)
+    with pytest.raises(raised, match=rf"a\.parquet .*{message}"):
+        read(path)
+
+
+@every_reader
+def test_a_column_that_occurs_twice_is_refused(read: Any, tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_arrays([pa.array(X)] * 2 + [pa.array(TEXT)], list("xxy")), path)
+    with pytest.raises(FileFormatError, match=r"a\.parquet .*duplicate"):
+        read(path)
+
+
+def test_metadata_of_pandas_that_is_damaged_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = pa.table({"x": X, "y": TEXT.tolist()})
+    metadata = {b"pandas": b'{"columns": [{"name": "x"}], "index_columns": []}'}
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+    with pytest.raises(FileFormatError, match=r"a\.parquet.* data frame \(KeyError"):
+        READERS["auto"](path)
+
+
+def test_codes_of_labels_beyond_their_categories_are_refused(tmp_path: Path) -> None:
+    codes = (TEXT == "yes").astype(np.int8)
+    labels = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(["no", "yes"]))
+    path = tmp_path / "a.feather"
+    pa_feather.write_feather(pa.table({"x": X, "y": labels}), str(path), compression="uncompressed")
+    content = path.read_bytes()
+    assert content.count(codes.tobytes()) == 1
+    path.write_bytes(content.replace(codes.tobytes(), (100 * codes).tobytes()))
+    for read in READERS.values():
+        with pytest.raises(FileFormatError, match=r"a\.feather cannot be read"):
+            read(path)
