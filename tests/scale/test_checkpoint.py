@@ -120,12 +120,6 @@ def test_whatever_stops_the_replacement_leaves_the_file_as_it_was(
     assert (tmp_path / "fit.json").read_bytes() == before
 
 
-def test_temporary_files_of_killed_processes_are_deleted(tmp_path: Path) -> None:
-    (tmp_path / ".fit.json.abandoned.part").write_bytes(b"half")
-    begun(tmp_path / "fit.json").keep_anchor(ANCHOR)
-    assert [path.name for path in tmp_path.iterdir()] == ["fit.json"]
-
-
 def damaged(path: Path, change: Any) -> None:
     lines = [json.loads(line) for line in path.read_bytes().splitlines()]
     change(lines)

@@ -8,30 +8,23 @@ one evaluation is in memory at a time.
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import logging
 import os
 import stat
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from apmax.atomic_files import write_file
 from apmax.errors import CheckpointError, FileError
 from apmax.lbfgs import Objective
 from apmax.scale.sums import Statistics
 from apmax.validation import Floats
-
-try:
-    import fcntl
-except ImportError:  # Windows, where open files cannot be deleted anyway
-    fcntl = None  # type: ignore[assignment]
 
 logger = logging.getLogger("apmax")
 FORMAT = "apmax checkpoint 3"
@@ -133,10 +126,7 @@ class Checkpoint:
         if self.path is None:
             return
         lines = (self._head, {"seconds": self.seconds, "anchor": anchor.tolist()})
-        try:
-            _replace(self.path, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
-        except OSError as error:
-            raise self._unwritable(error) from None
+        write_file(self.path, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
         self._left = 0  # evaluations that were not used are those of other software
 
     def remove(self) -> None:
@@ -250,41 +240,6 @@ def _checked_path(path: Any) -> Path:
     if not regular:
         raise FileError(f"checkpoint = {found} is not a file: pass the path of a file")
     return found
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Replace a file in one step, by a temporary file of a name that no other process has."""
-    target = Path(os.path.realpath(path))
-    beginning = f".{target.name[:32]}."
-    _remove_abandoned(target.parent, beginning)
-    descriptor, part = tempfile.mkstemp(".part", beginning, target.parent)
-    try:
-        with open(descriptor, "wb") as file:
-            _lock(file)
-            if target.exists():
-                os.chmod(part, stat.S_IMODE(target.stat().st_mode))
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(part)
-        raise
-
-
-def _remove_abandoned(folder: Path, beginning: str) -> None:
-    """Delete temporary files that killed processes have left: nobody holds their lock."""
-    for part in folder.glob(f"{glob.escape(beginning)}*.part"):
-        with suppress(OSError), part.open("rb") as file:
-            _lock(file)
-            part.unlink()
-
-
-def _lock(file: IO[bytes]) -> None:
-    """Lock a file until it is closed; BlockingIOError if another process has done so."""
-    if fcntl is not None:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _shortened(text: str, most: int = 80) -> str:
