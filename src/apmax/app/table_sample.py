@@ -225,7 +225,9 @@ class _TextTable:
         self.file, self.encoding = file, encoding
         with self._open() as stream:
             head = stream.read(HEAD)
-        self.layout: Layout = find_layout(file, io.BytesIO(head), target, encoding)
+        self.layout: Layout = find_layout(
+            file, io.BytesIO(head), [] if target is None else [target], encoding
+        )
         self.width = len(self.layout.names)
         self.bytes_per_row = len(head) / max(1, head.count(b"\n"))
         names = self.layout.names

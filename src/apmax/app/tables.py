@@ -51,7 +51,7 @@ def read_table(
 
     The separator of a text table is detected among comma, semicolon, tab and "|". The first row
     is a header if its cells are distinct and none is empty, "?" or a number, or if it contains
-    `target`. Columns without a name are called "column 3". Columns in `text` stay text: "01".
+    `target` or most of the columns that `text` and `numbers` know. Columns without a name are called "column 3". Columns in `text` stay text: "01".
     So does the column `identifier`, given by name, number or as "last", unless `numbers` knows it.
     `numbers` decides how numbers in text are written, and keeps notes; `encoding` is UTF-8 by
     default.
@@ -171,7 +171,8 @@ def _read_text(
     import pandas as pd
 
     with open_bytes(file) as stream:
-        layout = find_layout(file, stream, target, encoding)
+        wanted = [target] if target is not None else [*text, *numbers.known]
+        layout = find_layout(file, stream, wanted, encoding)
         separator, header, names = layout
         if identifier is not None:
             with suppress(ParameterError):  # the caller reports a column that is not there
@@ -239,8 +240,11 @@ class Layout(NamedTuple):
     names: list[str]
 
 
-def find_layout(file: Path, stream: BinaryIO, target: str | None, encoding: str) -> Layout:
-    """Detect the separator and the header of a text table from its first rows."""
+def find_layout(file: Path, stream: BinaryIO, wanted: Collection[str], encoding: str) -> Layout:
+    """Detect the separator and the header of a text table from its first rows.
+
+    A row with most of the `wanted` names is a header, whatever its cells look like.
+    """
     sample = _decoded_sample(file, stream, encoding)
     separator = "\t" if format_suffix(file) in (".tsv", ".tab") else _find_separator(sample)
     first = next(_rows(io.StringIO(sample, newline=""), separator), [])
@@ -249,8 +253,9 @@ def find_layout(file: Path, stream: BinaryIO, target: str | None, encoding: str)
             f"{file}: the first row has {len(first)} cells, and a table has 1 to {MAX_COLUMNS} "
             "columns; use LIBSVM or .npz for wider data"
         )
-    header = _looks_like_header(first) or target in [cell.strip("'\" ") for cell in first]
-    return Layout(separator, header, _unique_names(first if header else [""] * len(first)))
+    names = _unique_names(first)
+    header = _looks_like_header(first) or 2 * len({*wanted} & {*names}) > len({*wanted})
+    return Layout(separator, header, names if header else _unique_names([""] * len(first)))
 
 
 def checked_encoding(encoding: str | None) -> str:

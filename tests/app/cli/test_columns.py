@@ -188,3 +188,12 @@ def test_columns_of_a_matrix_cannot_be_named(folder: Path) -> None:
     Path("a.libsvm").write_text("1 1:1\n0 1:2\n1 1:3\n0 1:4\n")
     result = run("train", "a.libsvm", "--drop", "1", fails=True)
     assert "--drop names a column, but a.libsvm is not a table" in result.stderr
+
+
+@pytest.mark.parametrize("names", [{"income": "debt"}, {"income": "2023"}], ids=["twice", "number"])
+def test_predict_reads_the_header_of_training(folder: Path, names: dict[str, str]) -> None:
+    table = made_loans(600, 0).rename(columns=names)
+    table.to_csv("odd.csv", index=False)
+    run("train", "odd.csv", "--target", "defaulted", "--model", "logistic", "-o", "m.apmax")
+    run("predict", "m.apmax", "odd.csv", "-o", "scores.csv")
+    assert len(pd.read_csv("scores.csv")) == 600
