@@ -51,7 +51,8 @@ def read_table(
 
     The separator of a text table is detected among comma, semicolon, tab and "|". The first row
     is a header if its cells are distinct and none is empty, "?" or a number, or if it contains
-    `target` or most of the columns that `text` and `numbers` know. Columns without a name are called "column 3". Columns in `text` stay text: "01".
+    `target` or most of the columns that `text` and `numbers` know. Columns without a name are
+    called "column 3". Columns in `text` stay text: "01".
     So does the column `identifier`, given by name, number or as "last", unless `numbers` knows it.
     `numbers` decides how numbers in text are written, and keeps notes; `encoding` is UTF-8 by
     default.
