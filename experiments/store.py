@@ -59,7 +59,7 @@ class Store:
         """Yield every unit with its result: stored ones first, others as they are finished."""
         missing = []
         for unit in units:
-            stored = read_json(self._path(unit))
+            stored = read_json(self._path(unit), "result")
             if stored is None:
                 missing.append(unit)
             else:
@@ -91,13 +91,13 @@ def write(path: Path, content: str | bytes) -> None:
     write_file(path, content.encode() if isinstance(content, str) else content)
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the stored object, or None if it is missing or damaged."""
+def read_json(path: Path, *keys: str) -> dict[str, Any] | None:
+    """Return the stored object, or None if it is missing, damaged or without one of the keys."""
     try:
         stored = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return None
-    return stored if isinstance(stored, dict) else None
+    return stored if isinstance(stored, dict) and stored.keys() >= {*keys} else None
 
 
 def _run(unit: Unit, owner: int) -> tuple[Unit, Any]:

@@ -174,7 +174,7 @@ class DeepExperiment:
     def _result(self, stage: Stage) -> dict[str, Any]:
         """Return the stored result of a stage; train the stage first if there is none."""
         path = self.folder / stage.name / RESULT
-        result = read_json(path)
+        result = read_json(path, "chosen_epoch", "validation_ap", "test_ap")
         if result is None:
             if not self.training:
                 raise UnfinishedError(f"{path} is missing")

@@ -69,6 +69,17 @@ def test_a_stopped_run_resumes_and_changed_code_starts_again(
     assert len(Path(log).read_text().split()) >= 12
 
 
+@pytest.mark.parametrize("damage", ["", "{}", '{"unit": "a"}', "[1]", "[" * 100_000, "{", "\xff"])
+def test_damaged_results_are_computed_again(damage: str, tmp_path: Path) -> None:
+    units = [Unit(counted, (str(tmp_path / "log"), 3))]
+    stored = Store(tmp_path / "results")
+    stored._path = lambda unit: tmp_path / "result.json"  # type: ignore[method-assign]
+    assert [result for _, result in stored.results(units, jobs=1)] == [9]
+    (tmp_path / "result.json").write_bytes(damage.encode("latin-1"))
+    assert [result for _, result in stored.results(units, jobs=1)] == [9]
+    assert (tmp_path / "log").read_text() == "3\n3\n"
+
+
 def test_tables_have_every_cell_the_papers_number_and_the_command() -> None:
     repeats = [(0.7, 0.4), (0.7, 0.6)]
     setting = LinearSetting(20.0, 0.9, 0.05)

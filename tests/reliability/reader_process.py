@@ -2,8 +2,9 @@
 
 ``python -m tests.reliability.reader_process FOLDER JOBS`` prints a line of JSON for each job. A job
 is a format with a range of numbers (damaged files are functions of their number), or the path of a
-file with its limit in megabytes. After valid files have been read once, the process ends with
-exit code 66 if anything starts a command, unpickles an object, opens a connection, or removes
+file with its limit in megabytes and, if it is no data file, the function that reads it. After
+valid files have been read once, the process ends with exit code 66 if anything starts a command,
+unpickles an object, loads a library or a module, executes code, opens a connection, or changes
 files of other folders.
 """
 
@@ -17,20 +18,28 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from pkgutil import resolve_name
 from random import Random
 from typing import Any
 
-from tests.reliability.formats import FORMATS, read_dataset, use_model
+from apmax.app.files import MAX_EXPANSION
+from tests.reliability.formats import FORMATS
 
 CPU_SECONDS, BYTES_PER_SECOND = 5.0, 20 << 20
 """Files of a few kilobytes take milliseconds, so this is a hang."""
-MEMORY, MEMORY_PER_BYTE = 128 << 20, 1000
+READER = "tests.reliability.formats:read_dataset"
+MEMORY, MEMORY_PER_BYTE = 128 << 20, MAX_EXPANSION
 FORBIDDEN = {
     "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty",
     "subprocess.Popen", "pickle.find_class", "socket.connect", "socket.bind", "shutil.rmtree",
+    "ctypes.dlopen", "exec", "marshal.loads",
 }  # fmt: skip
-ONLY_IN_FOLDER = {"os.remove", "os.rename", "os.truncate"}
+ONLY_IN_FOLDER = {
+    "os.remove", "os.rename", "os.truncate", "os.mkdir", "os.rmdir", "os.link", "os.symlink",
+    "os.chmod", "os.chown",
+}  # fmt: skip
 """Forbidden elsewhere: a checkpoint is replaced, and removed after its fit."""
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 ENVIRONMENT = {"MALLOC_ARENA_MAX": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"} | dict.fromkeys(
     ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"], "1"
 )
@@ -41,7 +50,7 @@ def run_jobs(folder: Path, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Start the process and return its answers; fail with the file that ended it early."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.reliability.reader_process", str(folder), json.dumps(jobs)],
-        env={**os.environ, **ENVIRONMENT},
+        env={**os.environ, **ENVIRONMENT, "TMPDIR": str(folder)},
         capture_output=True,
         text=True,
         check=False,
@@ -96,12 +105,20 @@ def fuzz(name: str, numbers: range, folder: Path) -> dict[str, Any]:
 
 def refuse_to_run_code(folder: Path) -> None:
     """End the process as soon as anything of `FORBIDDEN` happens."""
-    inside = f"{folder}{os.sep}"
+    inside, packages = os.path.join(folder, ""), {name.partition(".")[0] for name in sys.modules}
+
+    def is_elsewhere(place: Any) -> bool:
+        if isinstance(place, int):  # a mode or an open file
+            return False
+        return not os.path.join(os.fsdecode(place), "").startswith(inside)
 
     def hook(event: str, arguments: Any) -> None:
-        elsewhere = event in ONLY_IN_FOLDER and not str(arguments[0]).startswith(inside)
-        if event in FORBIDDEN or elsewhere:
-            print(f"code was run: {event} {arguments}", file=sys.stderr, flush=True)
+        foreign = event == "import" and arguments[0].partition(".")[0] not in packages
+        changed = arguments if event in ONLY_IN_FOLDER else ()
+        if event == "open" and arguments[2] & WRITES:
+            changed = arguments[:1]
+        if event in FORBIDDEN or foreign or any(map(is_elsewhere, changed)):
+            print(f"code was run: {event} {arguments}"[:300], file=sys.stderr, flush=True)
             os._exit(66)
 
     sys.addaudithook(hook)
@@ -112,20 +129,22 @@ def main() -> None:
     folder, jobs = Path(sys.argv[1]), json.loads(sys.argv[2])
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends the process even in compiled code
-    plain = ["libsvm", "csv", "parquet", "npz"]
-    for name in [job["format"] for job in jobs if "format" in job] or plain:
-        for content in FORMATS[name].valid():  # also loads modules and kernels, by pickle
-            path = folder / f"valid{FORMATS[name].suffix}"
-            path.write_bytes(content)
-            FORMATS[name].read(path)
+    for name, known in FORMATS.items():
+        if any(
+            job.get("format") == name or job.get("path", "").endswith(known.suffix) for job in jobs
+        ):
+            for content in known.valid():  # also loads modules and kernels, by pickle
+                path = folder / f"valid{known.suffix}"
+                path.write_bytes(content)
+                known.read(path)
+    readers = [resolve_name(job.get("reader", READER)) for job in jobs]
     refuse_to_run_code(folder)
-    for job in jobs:
+    for job, reader in zip(jobs, readers, strict=True):
         if "format" in job:
             answer: Any = fuzz(job["format"], range(job["first"], job["end"]), folder)
         else:
             (folder / "current").write_text(job["path"])
-            read = use_model if job["path"].endswith(".apmax") else read_dataset
-            answer = read_within_limits(read, Path(job["path"]), job["megabytes"])
+            answer = read_within_limits(reader, Path(job["path"]), job["megabytes"])
         print(json.dumps(answer), flush=True)
 
 

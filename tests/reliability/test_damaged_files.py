@@ -165,7 +165,14 @@ def test_hostile_files_take_time_and_memory_in_proportion_to_their_size(
     for name, file in HOSTILE.items():
         path = tmp_path / f"{name}.{file.suffix}"
         path.write_bytes(file.content(megabytes * MB))
-        orders.append({"path": str(path), "megabytes": file.megabytes + 40 * megabytes})
+        read = "use_model" if file.suffix == "apmax" else "read_dataset"
+        orders.append(
+            {
+                "path": str(path),
+                "megabytes": file.megabytes + 40 * megabytes,
+                "reader": f"tests.reliability.formats:{read}",
+            }
+        )
     answers = dict(zip(HOSTILE, run_jobs(tmp_path, orders), strict=True))
     wrong = {k: v for k, v in answers.items() if not re.match(HOSTILE[k].answer, str(v))}
     assert wrong == {}
