@@ -38,9 +38,7 @@ def file_errors(what: object, advice: str, verb: str = "read") -> Iterator[None]
         ) from None
     except (OSError, ValueError, OverflowError, pa.ArrowException) as error:
         raise_if_interrupted()  # Ctrl-C cancels what pyarrow does
-        raise FileFormatError(
-            f"{what} cannot be {verb} ({_one_line(error)}): {advice}"
-        ) from None
+        raise FileFormatError(f"{what} cannot be {verb} ({_one_line(error)}): {advice}") from None
 
 
 def data_frame(table: Any, what: object) -> Any:
