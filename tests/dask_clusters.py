@@ -34,7 +34,8 @@ def local_cluster(workers: int, **options: Any) -> Iterator[Any]:
     with (
         tempfile.TemporaryDirectory(prefix="dask-", ignore_cleanup_errors=True) as folder,
         # A nanny whose new worker cannot connect in time gives up, and the cluster waits for ever.
-        dask.config.set({"distributed.comm.timeouts.connect": f"{SECONDS}s"}),
+        # Less than `worker_timeout`: a new worker may wait as long for one that was killed.
+        dask.config.set({"distributed.comm.timeouts.connect": "120s"}),
         distributed.LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
