@@ -1,4 +1,4 @@
-"""A fit on the cluster at ADDRESS with a checkpoint: ``dask_client.py ADDRESS FOLDER``."""
+"""A fit with a checkpoint: ``python -m tests.reliability.dask_client ADDRESS FOLDER``."""
 
 from __future__ import annotations
 
@@ -6,25 +6,15 @@ import os
 import sys
 from pathlib import Path
 
-import dask
-import dask.array as da
 import numpy as np
-from distributed import Client
 
 from apmax.dask import DaskAPClassifier
-
-ROWS, PARTS = 4_000, 8
-
-
-def rows_of(part: int) -> np.ndarray:
-    return np.random.default_rng(part).normal(size=(ROWS // PARTS, 4))
+from tests.dask_clusters import client_of, data
 
 
 def main(address: str, folder: Path) -> int:
-    rows = dask.delayed(rows_of)
-    X = da.concatenate([da.from_delayed(rows(i), (ROWS // PARTS, 4), float) for i in range(PARTS)])
-    y = X[:, 0] + X[:, 1] ** 2 > 3
-    with Client(address, timeout=60) as client:
+    X, y = data()
+    with client_of(address) as client:
         model = DaskAPClassifier(alpha=0.01, client=client, checkpoint=folder / "fit.json")
         model.fit(X, y)
     if model.result_.interrupted:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -17,46 +19,49 @@ import numpy as np
 import pytest
 
 from tests.reliability.soak import record, scaled
+from tests.torchrun import DYING_RANKS, SECONDS, TWO_PROCESSES, environment, torchrun
 
 pytestmark = pytest.mark.soak
 torch = pytest.importorskip("torch")
-distributed = pytest.importorskip("distributed")
+pytest.importorskip("distributed")
+import psutil  # noqa: E402
 
-TWO_PROCESSES = Path(__file__).parents[2] / "examples" / "torch" / "two_processes.py"
-DASK_CLIENT = Path(__file__).with_name("dask_client.py")
-ENVIRONMENT = {
-    **os.environ,
-    "OMP_NUM_THREADS": "1",
-    "PYTHONWARNINGS": "ignore",
-    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # restarts need it: pytorch issue 135712
-}
-SECONDS = 300
+from tests.dask_clusters import local_cluster  # noqa: E402
+
+ROOT = Path(__file__).parents[2]
 INTERRUPTED = 128 + signal.SIGINT
 
 
 def run(
-    command: Sequence[object], stop_after: float | None = None, number: int = signal.SIGKILL
+    command: Sequence[object],
+    stop_after: float | None = None,
+    number: int = signal.SIGKILL,
+    starts: int = 1,
 ) -> int:
     """Run a command in a process group, send it a signal at a moment, and return its exit code.
 
-    It ends with 0, or by the signal.
+    It ends with 0, or by the signal, and leaves no process. `starts` is how often it starts its
+    processes.
     """
-    with tempfile.TemporaryFile("w+") as errors:
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+    ):
         process = subprocess.Popen(
             [str(part) for part in command],
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            env=ENVIRONMENT,
+            cwd=ROOT,
+            env=environment(Path(folder)),
             start_new_session=True,
         )
         try:
             try:
-                code = process.wait(stop_after or SECONDS)
+                code = process.wait(stop_after or SECONDS * starts)
             except subprocess.TimeoutExpired:
                 process.send_signal(number)
                 code = process.wait(SECONDS)
-            if number == signal.SIGINT:
-                assert_no_process_is_left(process.pid)
+            assert_no_process_is_left(process.pid)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -70,12 +75,21 @@ def run(
 
 
 def assert_no_process_is_left(group: int) -> None:
-    deadline = time.monotonic() + 60  # workers end when they notice that their parent did
-    with suppress(ProcessLookupError):
-        while time.monotonic() < deadline:
-            os.killpg(group, 0)
-            time.sleep(0.1)
-        raise AssertionError("a process is left")
+    """Wait for the end of workers, which notice that their parent has ended."""
+    deadline = time.monotonic() + SECONDS
+    while left := processes_of(group):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
+
+
+def processes_of(group: int) -> list[str]:
+    """Return the processes of a group, without those that have ended and nobody waited for."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess, ProcessLookupError):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(str(process))
+    return found
 
 
 def stop_and_complete(command: Sequence[object], stops: int, number: int, seconds: float) -> None:
@@ -101,10 +115,9 @@ def test_a_dask_client_that_is_stopped_resumes(number: signal.Signals, tmp_path:
     undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
     undisturbed.mkdir()
     disturbed.mkdir()
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
-    ) as cluster:
-        command = [sys.executable, DASK_CLIENT, cluster.scheduler_address]
+    client = [sys.executable, "-m", "tests.reliability.dask_client"]
+    with local_cluster(1, processes=True) as cluster:
+        command = [*client, cluster.scheduler_address]
         assert run([*command, undisturbed]) == 0
         begin = time.perf_counter()
         assert run([*command, undisturbed]) == 0
@@ -119,45 +132,18 @@ def test_a_dask_client_that_is_stopped_resumes(number: signal.Signals, tmp_path:
     )
 
 
-DYING = """
-import os, random, runpy, signal, sys
-from pathlib import Path
-example, folder, kills = runpy.run_path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-restart, rank = int(os.environ["TORCHELASTIC_RESTART_COUNT"]), int(os.environ["RANK"])
-steps_left = random.Random(restart).randrange(1, 9)
-
-def after_step(step):
-    global steps_left
-    steps_left -= 1
-    if restart < kills and rank == restart % 2 and steps_left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-train = example["train"]
-train.__globals__["after_step"] = after_step
-train.__defaults__ = (int(sys.argv[4]),)
-example["main"](folder)
-if rank == 0:
-    (folder / "restarts").write_text(str(restart))
-"""
-
-
-def torchrun(script: Path, *arguments: object, restarts: int = 0) -> list[object]:
-    return [
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
-        f"--max-restarts={restarts}", "--monitor-interval=0.1", script, *arguments,
-    ]  # fmt: skip
-
-
 def test_ranks_that_are_killed_in_turn_are_restarted(tmp_path: Path) -> None:
     """The run is so long that it cannot end before all kills: each allows eight steps."""
-    script, count = tmp_path / "dying.py", scaled(50)
-    script.write_text(DYING)
-    steps, weights = 9 * count, []
-    for name, number in (("never", 0), ("often", count)):
+    count = scaled(50)
+    kills = [(start % 2, random.Random(start).randrange(1, 9)) for start in range(count)]
+    weights = []
+    for name, plan in (("never", []), ("often", kills)):
         folder = tmp_path / name
         folder.mkdir()
-        assert run(torchrun(script, TWO_PROCESSES, folder, number, steps, restarts=count)) == 0
-        assert (folder / "restarts").read_text() == str(number)
+        arguments = TWO_PROCESSES, folder, 9 * count, json.dumps(plan)
+        command = torchrun(DYING_RANKS, *arguments, restarts=count)
+        assert run(command, starts=1 + len(plan)) == 0
+        assert (folder / "restarts").read_text() == str(len(plan))
         saved = torch.load(folder / "checkpoint.pt", weights_only=True)
         weights.append([*saved["model"].values(), saved["loss"]["U"]])
     assert all(map(torch.equal, *weights))

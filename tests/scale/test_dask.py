@@ -35,6 +35,7 @@ import pandas as pd  # noqa: E402
 
 from apmax.dask import DaskAPClassifier, average_precision  # noqa: E402
 from apmax.scale.cluster import even_workers  # noqa: E402
+from tests.dask_clusters import SECONDS, client_of, of_threads  # noqa: E402
 
 # Dask calls functions that pandas 3.1 has deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword")
@@ -47,21 +48,9 @@ WEIGHT = RNG.uniform(0, 2, N)
 DX, DY = da.from_array(X, chunks=(800, 3)), da.from_array(Y, chunks=800)
 
 
-def cluster(workers: int) -> Any:
-    return distributed.LocalCluster(
-        n_workers=workers,
-        threads_per_worker=1,
-        processes=False,
-        protocol="tcp://",
-        host="127.0.0.1",
-        dashboard_address="127.0.0.1:0",
-        silence_logs=50,
-    )
-
-
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    with cluster(2) as of_threads, distributed.Client(of_threads) as client:
+    with of_threads(2) as cluster, client_of(cluster) as client:
         yield client
 
 
@@ -99,7 +88,7 @@ def test_arrays_frames_and_parquet_files_give_the_model_of_a_fit_in_memory(
 def test_results_are_bit_equal_for_any_number_of_workers() -> None:
     found = []
     for workers in (1, 2, 4):
-        with cluster(workers) as of_threads, distributed.Client(of_threads) as client:
+        with of_threads(workers) as cluster, client_of(cluster) as client:
             model = DaskAPClassifier(max_iter=4, tol=1e-9, client=client)
             with pytest.warns(ConvergenceWarning, match="max_iter"):
                 model.fit(DX.rechunk((250, 3)), DY)
@@ -142,7 +131,7 @@ def test_score_is_the_average_precision_of_the_positive_class(
 
 def test_a_client_that_is_not_the_default_one_fits_and_scores(client: Any) -> None:
     address = client.scheduler.address
-    with distributed.Client(address, set_as_default=False, timeout=60) as other:
+    with distributed.Client(address, set_as_default=False, timeout=SECONDS) as other:
         model = DaskAPClassifier(alpha=0.5, client=other).fit(DX, DY)
         assert model.score(DX, DY) == pytest.approx(model.to_local().score(X, Y), rel=1e-12)
 
@@ -237,7 +226,7 @@ def test_bad_parameters(client: Any) -> None:
 
 
 def test_a_cluster_without_workers_ends_the_fit() -> None:
-    with cluster(0) as empty, distributed.Client(empty) as client:
+    with of_threads(0) as empty, client_of(empty) as client:
         model = DaskAPClassifier(worker_timeout=0.1, client=client)
         with pytest.raises(NoWorkerError, match=r"no worker for 0\.1 seconds.*worker_timeout"):
             model.fit(DX, DY)
@@ -272,7 +261,7 @@ def test_workers_of_blocks_are_an_even_hint(monkeypatch: pytest.MonkeyPatch) -> 
         hints.append((len(parts), options.get("workers"), options.get("allow_other_workers")))
         return persist(self, parts, **options)
 
-    with cluster(2) as two, distributed.Client(two) as client:
+    with of_threads(2) as two, client_of(two) as client:
         monkeypatch.setattr(distributed.Client, "persist", spy)
         DaskAPClassifier(client=client).fit(DX, DY)
         raw, *of_blocks = hints

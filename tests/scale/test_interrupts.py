@@ -21,11 +21,12 @@ from apmax.scale.checkpoint import Checkpoint
 from apmax.scale.fit import LinearFit, Settings, fit
 
 dask = pytest.importorskip("dask")
-distributed = pytest.importorskip("distributed")
+pytest.importorskip("distributed")
 import dask.array as da  # noqa: E402
 
 from apmax.dask import DaskAPClassifier  # noqa: E402
 from apmax.scale import cluster  # noqa: E402
+from tests.dask_clusters import client_of, of_threads  # noqa: E402
 
 RNG = np.random.default_rng(2)
 X = RNG.normal(size=(1000, 3))
@@ -74,18 +75,7 @@ def test_ctrl_c_in_any_pass_keeps_the_last_iteration_and_the_checkpoint(tmp_path
 
 @pytest.fixture
 def client() -> Iterator[Any]:
-    with (
-        distributed.LocalCluster(
-            n_workers=1,
-            threads_per_worker=1,
-            processes=False,
-            protocol="tcp://",
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            silence_logs=50,
-        ) as of_threads,
-        distributed.Client(of_threads, timeout=300) as client,
-    ):
+    with of_threads(1) as of_one, client_of(of_one) as client:
         yield client
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import runpy
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,63 +24,44 @@ from tests.reliability.soak import record, scaled
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
-import dask.array as da  # noqa: E402
 from distributed.diagnostics.plugin import WorkerPlugin  # noqa: E402
+from distributed.protocol.pickle import dumps  # noqa: E402
+from distributed.utils import sync  # noqa: E402
 
 from apmax.dask import DaskAPClassifier  # noqa: E402
+from tests.dask_clusters import SECONDS, client_of, data, local_cluster, of_threads  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
-ROWS, PARTS = 4000, 8
-
-
-def rows_of(part: int) -> np.ndarray:
-    return np.random.default_rng(part).normal(size=(ROWS // PARTS, 4))
-
-
-def data() -> tuple[Any, Any]:
-    """Return partitions that any worker can compute."""
-    rows = dask.delayed(rows_of)
-    X = da.concatenate([da.from_delayed(rows(i), (ROWS // PARTS, 4), float) for i in range(PARTS)])
-    return X, X[:, 0] + X[:, 1] ** 2 > 3
-
-
 SETTINGS = {
     "distributed.scheduler.allowed-failures": 20,
-    # A nanny whose new worker cannot connect in time gives up, and the cluster waits for ever.
-    "distributed.comm.timeouts.connect": "120s",
     "distributed.worker.use-file-locking": False,
 }
 WORKER = [sys.executable, "-m", "distributed.cli.dask_worker", "--no-nanny", "--no-dashboard"]
 
 
 @contextmanager
-def with_nanny(workers: int, **settings: Any) -> Iterator[Any]:
+def with_nanny(workers: int, folder: Path, **settings: Any) -> Iterator[Any]:
     """Start a cluster of processes that are restarted when they end."""
     with (
         dask.config.set({**SETTINGS, **settings}),
-        distributed.LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address="127.0.0.1:0",
-            silence_logs=50,
-        ) as cluster,
-        distributed.Client(cluster, timeout=60) as client,
+        local_cluster(workers, processes=True) as cluster,
+        client_of(cluster) as client,
     ):
         yield client
 
 
 @contextmanager
-def without_nanny(workers: int) -> Iterator[Any]:
+def without_nanny(workers: int, folder: Path) -> Iterator[Any]:
     """Start a scheduler and worker processes without nannies; others replace those that end."""
     with (
         dask.config.set(SETTINGS),
-        distributed.LocalCluster(
-            n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=50
-        ) as cluster,
-        distributed.Client(cluster, timeout=60) as client,
+        local_cluster(0) as cluster,
+        client_of(cluster) as client,
     ):
-        command = [*WORKER, cluster.scheduler_address, "--nthreads", "1", "--host", "127.0.0.1"]
+        command = [
+            *WORKER, cluster.scheduler_address, "--nthreads", "1", "--host", "127.0.0.1",
+            "--local-directory", str(folder),
+        ]  # fmt: skip
         ended, started = threading.Event(), list[subprocess.Popen[bytes]]()
 
         def keep_one_running() -> None:
@@ -95,14 +76,15 @@ def without_nanny(workers: int) -> Iterator[Any]:
         try:
             for keeper in keepers:
                 keeper.start()
-            client.wait_for_workers(workers, timeout=60)
+            client.wait_for_workers(workers, timeout=SECONDS)
             yield client
         finally:
             ended.set()
-            for process in started:
-                process.kill()
-            for keeper in keepers:
-                keeper.join()
+            while any(keeper.is_alive() for keeper in keepers):  # one may just start a worker
+                for process in list(started):
+                    process.kill()
+                for keeper in keepers:
+                    keeper.join(0.1)
 
 
 STAGES = {
@@ -119,8 +101,8 @@ class Killer(WorkerPlugin):
     """Kills workers when they begin a task of a stage, a given number of times per stage.
 
     Files in a folder count the kills. So each of them happens exactly once, at the same point of
-    the fit, whichever worker gets there. The only thread for tasks waits before the kill, because a
-    nanny does not restart a worker that ends before the nanny has heard of its start.
+    the fit, whichever worker gets there. The kill happens in the only thread for tasks, which waits
+    for the nanny: it does not restart a worker that ends before it has heard of its start.
     """
 
     name = "killer"
@@ -129,7 +111,7 @@ class Killer(WorkerPlugin):
         self.folder, self.kills = folder, kills
 
     def setup(self, worker: Any) -> None:
-        self.tasks = worker.executors["default"]
+        self.worker, self.tasks = worker, worker.executors["default"]
 
     def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
         if finish != "executing":
@@ -141,29 +123,31 @@ class Killer(WorkerPlugin):
                 os.close(os.open(f"{self.folder}/{stage} {number}", os.O_CREAT | os.O_EXCL))
             except FileExistsError:
                 continue
-            self.tasks.submit(kill_this_process_soon)
+            self.tasks.submit(kill_this_process, self.worker)
             return
 
 
-def kill_this_process_soon() -> None:
-    time.sleep(0.5)
+def kill_this_process(worker: Any) -> None:
+    if worker.nanny is not None:
+        sync(worker.loop, wait_for_nanny, worker.nanny)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def wait_for_nanny(address: str) -> None:
+    async with distributed.rpc(address) as nanny:
+        while not (await nanny.run(function=dumps(knows_its_worker)))["result"]:
+            await asyncio.sleep(0.01)
+
+
+def knows_its_worker(dask_worker: Any) -> bool:
+    """Return whether this nanny has heard of the start of its worker."""
+    return dask_worker.process.status == distributed.Status.running
 
 
 @pytest.fixture(scope="module")
 def expected() -> np.ndarray:
     """Return the coefficients of an undisturbed fit, by threads."""
-    with (
-        distributed.LocalCluster(
-            n_workers=1,
-            processes=False,
-            protocol="tcp://",
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            silence_logs=50,
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with of_threads(1) as cluster, client_of(cluster) as client:
         model = DaskAPClassifier(alpha=0.1, client=client).fit(*data())
     return np.append(model.coef_, model.intercept_)
 
@@ -175,10 +159,12 @@ def test_without_a_cluster_the_error_says_what_to_do() -> None:
 
 def check_kills(cluster: Any, kills: int, expected: np.ndarray, folder: Path) -> None:
     """Fit while workers are killed in every stage, and compare the coefficients."""
-    with cluster(2) as client:
-        client.register_plugin(Killer(str(folder), kills))
+    done = folder / "kills"
+    done.mkdir()
+    with cluster(2, folder) as client:
+        client.register_plugin(Killer(str(done), kills))
         model = DaskAPClassifier(alpha=0.1, client=client).fit(*data())
-    killed = sorted(path.name for path in folder.iterdir())
+    killed = sorted(path.name for path in done.iterdir())
     assert killed == sorted(f"{stage} {number}" for stage in STAGES for number in range(kills))
     np.testing.assert_array_equal(np.append(model.coef_, model.intercept_), expected)
 
@@ -205,10 +191,11 @@ def test_many_kills_in_every_stage_leave_the_same_bits(
     )
 
 
-def test_the_example_survives_a_kill_with_the_same_coefficients() -> None:
+def test_the_example_survives_a_kill_with_the_same_coefficients(tmp_path: Path) -> None:
     """Its worker is restarted by a nanny."""
     example = runpy.run_path(str(ROOT / "examples" / "dask_cluster.py"))
-    ap, difference = example["main"](rows=20_000, partitions=4)
+    with dask.config.set({"temporary-directory": str(tmp_path)}):
+        ap, difference = example["main"](rows=20_000, partitions=4)
     assert ap > 0.1
     assert difference == 0.0
 
@@ -219,9 +206,9 @@ def deadly(part: np.ndarray, block_info: Any = None) -> np.ndarray:
     return part
 
 
-def test_a_partition_that_kills_its_workers_ends_the_fit() -> None:
+def test_a_partition_that_kills_its_workers_ends_the_fit(tmp_path: Path) -> None:
     X, y = data()
-    with with_nanny(1, **{"distributed.scheduler.allowed-failures": 0}) as client:
+    with with_nanny(1, tmp_path, **{"distributed.scheduler.allowed-failures": 0}) as client:
         model = DaskAPClassifier(client=client)
         with pytest.raises(PartitionError, match=r"partitions? .*\b5\b.* ended repeatedly"):
             model.fit(X.map_blocks(deadly, dtype=float), y)

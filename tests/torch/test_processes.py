@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 import runpy
 import signal
 import subprocess
@@ -13,24 +13,19 @@ from typing import Any
 import pytest
 import torch
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "torch"
-SECONDS = 300
-ENVIRONMENT = {
-    **os.environ,
-    "OMP_NUM_THREADS": "1",
-    "PYTHONWARNINGS": "ignore",
-    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # restarts need it: pytorch issue 135712
-}
+from tests.torchrun import DYING_RANKS, SECONDS, TWO_PROCESSES, environment, torchrun
+
+EXAMPLES = TWO_PROCESSES.parent
 
 
-def torchrun(script: Path, *arguments: str, processes: int, restarts: int = 0) -> str:
-    command = [
-        sys.executable, "-m", "torch.distributed.run", "--standalone",
-        f"--nproc-per-node={processes}", f"--max-restarts={restarts}", "--monitor-interval=0.1",
-        str(script), *arguments,
-    ]  # fmt: skip
+def run(tmp_path: Path, *arguments: Any, **options: int) -> str:
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=SECONDS, env=ENVIRONMENT, check=False
+        torchrun(*arguments, **options),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS * (1 + options.get("restarts", 0)),
+        env=environment(tmp_path),
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
@@ -56,42 +51,28 @@ def assert_same(left: Any, right: Any, **tolerance: float) -> None:
 
 
 def test_ranks_agree_on_values_gradients_errors_and_every_bit_of_u(tmp_path: Path) -> None:
-    torchrun(Path(__file__).with_name("ranks_worker.py"), str(tmp_path), processes=2)
+    run(tmp_path, Path(__file__).with_name("ranks_worker.py"), tmp_path)
     left, right = (torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in (0, 1))
     assert int(left["rounds"]) + int(left["skipped"]) == 20
     assert_same(left, right, rtol=0, atol=0)
 
 
-DYING = """
-import os, runpy, signal, sys
-from pathlib import Path
-example = runpy.run_path(sys.argv[1])
-
-def after_step(step):
-    if (os.environ["TORCHELASTIC_RESTART_COUNT"], os.environ["RANK"], step) == ("0", "1", 23):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-example["train"].__globals__["after_step"] = after_step
-example["main"](Path(sys.argv[2]))
-"""
-
-
 def test_two_processes_of_which_one_is_restarted_move_the_weights_of_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script, alone, together = tmp_path / "dying.py", tmp_path / "one", tmp_path / "two"
-    script.write_text(DYING)
+    alone, together = tmp_path / "one", tmp_path / "two"
     alone.mkdir()
     together.mkdir()
-    example = EXAMPLES / "two_processes.py"
-    output = torchrun(script, str(example), str(together), processes=2, restarts=1)
+    plan = json.dumps([(1, 23)])
+    output = run(tmp_path, DYING_RANKS, TWO_PROCESSES, together, 50, plan, restarts=1)
+    assert (together / "restarts").read_text() == "1"
     tracked = [line.split()[-1] for line in output.splitlines() if "tracked AP" in line]
     assert len(tracked) == 2
     assert len(set(tracked)) == 1  # U is the same on both ranks
     place = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     for name, value in place.items():
         monkeypatch.setenv(name, value)
-    runpy.run_path(str(example))["main"](alone)
+    runpy.run_path(str(TWO_PROCESSES))["main"](alone)
     assert checkpoint(together)["step"] == 50
     for part in ("model", "loss"):
         left, right = checkpoint(together)[part], checkpoint(alone)[part]
@@ -125,7 +106,7 @@ def test_a_run_killed_while_it_saves_a_checkpoint_resumes_bit_identically(tmp_pa
     never.mkdir()
     once.mkdir()
     command = [sys.executable, script, resume, once, "3"]
-    done = subprocess.run(command, check=False, timeout=SECONDS, env=ENVIRONMENT)
+    done = subprocess.run(command, check=False, timeout=SECONDS, env=environment(tmp_path))
     assert done.returncode == -signal.SIGKILL
     train = runpy.run_path(str(resume))["train"]
     for folder in (once, never):

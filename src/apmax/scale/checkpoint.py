@@ -82,9 +82,9 @@ class Checkpoint:
         except (
             OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError
         ) as error:  # fmt: skip
+            why = _shortened(str(error), 200)
             raise CheckpointError(
-                f"{self.path} is not a checkpoint of apmax ({_shortened(str(error), 200)}): delete "
-                "it to start again"
+                f"{self.path} is not a checkpoint of apmax ({why}): delete it to start again"
             ) from None
         differs = [name for name, value in identity.items() if fit.get(name) != value]
         if differs:
