@@ -222,7 +222,8 @@ def _fit_ap(
     progress: Progress,
 ) -> tuple[Floats, list[HistoryRow], FitResult]:
     """Follow average precision from the anchor."""
-    kept = anchor, [], FitResult(False, True, "interrupted: kept the logistic regression", 0)
+    nothing = FitResult(False, True, "interrupted: kept the logistic regression", 0)
+    kept: tuple[Floats, list[HistoryRow], FitResult] = (anchor, [], nothing)
     if interrupted():
         return kept
     penalty = relative_penalty(settings.alpha, anchor)
