@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import runpy
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,8 +25,6 @@ from tests.reliability.soak import record, scaled
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 from distributed.diagnostics.plugin import WorkerPlugin  # noqa: E402
-from distributed.protocol.pickle import dumps  # noqa: E402
-from distributed.utils import sync  # noqa: E402
 
 from apmax.dask import DaskAPClassifier  # noqa: E402
 from tests.dask_clusters import SECONDS, client_of, data, local_cluster, of_threads  # noqa: E402
@@ -101,8 +99,8 @@ class Killer(WorkerPlugin):
     """Kills workers when they begin a task of a stage, a given number of times per stage.
 
     Files in a folder count the kills. So each of them happens exactly once, at the same point of
-    the fit, whichever worker gets there. The kill happens in the only thread for tasks, which waits
-    for the nanny: it does not restart a worker that ends before it has heard of its start.
+    the fit, whichever worker gets there. The only thread for tasks waits before the kill, because a
+    nanny does not restart a worker that ends before the nanny has heard of its start.
     """
 
     name = "killer"
@@ -111,7 +109,7 @@ class Killer(WorkerPlugin):
         self.folder, self.kills = folder, kills
 
     def setup(self, worker: Any) -> None:
-        self.worker, self.tasks = worker, worker.executors["default"]
+        self.tasks = worker.executors["default"]
 
     def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
         if finish != "executing":
@@ -123,25 +121,13 @@ class Killer(WorkerPlugin):
                 os.close(os.open(f"{self.folder}/{stage} {number}", os.O_CREAT | os.O_EXCL))
             except FileExistsError:
                 continue
-            self.tasks.submit(kill_this_process, self.worker)
+            self.tasks.submit(kill_this_process_soon)
             return
 
 
-def kill_this_process(worker: Any) -> None:
-    if worker.nanny is not None:
-        sync(worker.loop, wait_for_nanny, worker.nanny)
+def kill_this_process_soon() -> None:
+    time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-async def wait_for_nanny(address: str) -> None:
-    async with distributed.rpc(address) as nanny:
-        while not (await nanny.run(function=dumps(knows_its_worker)))["result"]:
-            await asyncio.sleep(0.01)
-
-
-def knows_its_worker(dask_worker: Any) -> bool:
-    """Return whether this nanny has heard of the start of its worker."""
-    return dask_worker.process.status == distributed.Status.running
 
 
 @pytest.fixture(scope="module")

@@ -222,8 +222,9 @@ def _fit_ap(
     progress: Progress,
 ) -> tuple[Floats, list[HistoryRow], FitResult]:
     """Follow average precision from the anchor."""
-    nothing = FitResult(False, True, "interrupted: kept the logistic regression", 0)
-    kept: tuple[Floats, list[HistoryRow], FitResult] = (anchor, [], nothing)
+    message = "interrupted: kept the logistic regression"
+    kept: tuple[Floats, list[HistoryRow], FitResult]
+    kept = anchor, [], FitResult(False, True, message, 0)
     if interrupted():
         return kept
     penalty = relative_penalty(settings.alpha, anchor)
