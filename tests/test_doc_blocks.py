@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,12 @@ from tests.app.loans import made_loans, run
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pytest.importorskip("typer", reason="the command line is not installed")
 torch = pytest.importorskip("torch", reason="torch is not installed")
-distributed = pytest.importorskip("distributed", reason="Dask is not installed")
+pytest.importorskip("distributed", reason="Dask is not installed")
 
 da = pytest.importorskip("dask.array", reason="Dask is not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+
+from tests.dask_clusters import client_of, of_threads  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -78,23 +79,6 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def one_worker() -> Iterator[Any]:
-    with (
-        distributed.LocalCluster(
-            n_workers=1,
-            threads_per_worker=1,
-            processes=False,
-            protocol="tcp://",
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            silence_logs=50,
-        ) as cluster,
-        distributed.Client(cluster),
-    ):
-        yield cluster
-
-
 @pytest.mark.parametrize(
     ("page", "text"), PYTHON, ids=[f"{page.stem}-{k}" for k, (page, _) in enumerate(PYTHON)]
 )
@@ -103,8 +87,13 @@ def test_python_blocks_run(page: Path, text: str, names: dict[str, Any]) -> None
         run(*shlex.split("train loans.csv --target defaulted --model additive --out loans.apmax"))
     for address, here in OTHERS.items():
         text = text.replace(address, here)
-    with one_worker() if "dask" in text else nullcontext() as cluster:
-        exec(compile(text, page.name, "exec"), names | {"cluster": cluster})
+    with ExitStack() as stack:
+        if "dask" in text:
+            names["cluster"] = stack.enter_context(of_threads(1))
+            stack.enter_context(client_of(names["cluster"]))
+            # Clients that are closed in another order leave a scheduler in Dask's configuration.
+            stack.callback(lambda: "client" in names and names["client"].close())
+        exec(compile(text, page.name, "exec"), names)
 
 
 def test_commands_of_the_quickstart_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
