@@ -1,8 +1,7 @@
 """Tables of the documentation about data larger than memory, made from the stored results.
 
-``scale_recorded.json`` holds measurements that no command of this repository repeats, or that take
-long, with date and command. The others are written by ``benchmarks.scale`` and
-``benchmarks.scale_additive``.
+``scale_recorded.json`` holds measurements of single commands, which it names. The others are
+written by ``benchmarks.scale``, ``benchmarks.scale_samples`` and ``benchmarks.scale_additive``.
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.pages import gain, markdown, results_of, wrapped
+from benchmarks.scale import FEATURES
+from benchmarks.scale_samples import ROWS
 
 TABLES = {"cover": "cover", "celeba_bald": "CelebA, bald", "synthetic": "synthetic"}
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -22,13 +23,13 @@ def summaries() -> str:
     found = results_of("scale_summaries")
     sizes = _listed([f"{_bytes(one['bytes'])} for {one['features']:,} features" for one in found])
     merging = _listed([f"{one['merging_ms']:.0f}" for one in found])
-    interval = _recorded("interval_width")
-    low, high = interval["width"]
-    few, many = map(power_of_ten, interval["positives"])
+    few, many = results_of("scale_samples")["interval"]
+    counts = " and ".join(power_of_ten(one["positives"]) for one in (few, many))
     return wrapped(
         f"Summaries: {sizes}. Merging those of 100 workers takes {merging} ms of CPU time, shared "
-        "by the workers. The metric's interval from a histogram was "
-        f"{low:.1e} to {high:.1e} wide with {few} to {many} positives.".replace("e-05", "e-5")
+        "by the workers. The metric's interval from a histogram is "
+        f"{few['width']:.1e} and {many['width']:.1e} wide with {counts} positives "
+        "(`python -m benchmarks.scale_samples`).".replace("e-05", "e-5")
     )
 
 
@@ -47,39 +48,22 @@ def traffic() -> str:
     )
 
 
-def knots_and_coefficients() -> str:
-    """Compare samples for knots with samples for coefficients."""
-    found = _recorded("knots_and_coefficients")
-    rows = [
-        [
-            _negatives(one["negatives_of_knots"]),
-            _negatives(one["negatives_of_coefficients"]),
-            ", ".join(f"{ap:.4f}" for ap in one["test_ap"]),
+def samples() -> str:
+    """Compare linear models of samples of negatives with those of all rows."""
+    rows = []
+    for one in results_of("scale_samples")["samples"]:
+        lines = [("all", [one["all_rows"]])]
+        lines += [(f"{found['negatives']:,}", found["test_ap"]) for found in one["samples"]]
+        rows += [
+            [f"{one['positives']:,}", negatives, ", ".join(f"{ap:.4f}" for ap in found)]
+            for negatives, found in lines
         ]
-        for one in found["lines"]
-    ]
     about = (
-        "**Samples.** Coefficients need many negatives; knots do not. Test AP of splines without "
-        f"pairs on {power_of_ten(found['rows'])} synthetic rows × {found['columns']} with "
-        f"{found['positives']:,} positives, `APClassifier(alpha=0.3)`, two samples each:"
+        "**Samples of negatives.** `python -m benchmarks.scale_samples`: test AP of `APClassifier` "
+        f"on {power_of_ten(ROWS)} synthetic rows × {FEATURES}, with all positives and weighted "
+        "random negatives, three samples each."
     )
-    return wrapped(about) + markdown(["knots from", "coefficients from", "test AP"], rows)
-
-
-def linear_samples() -> str:
-    """Compare linear models of samples with those of all rows."""
-    first, second = _recorded("linear_samples")["lines"]
-    of_samples = _listed([f"{ap:.4f}" for ap in first["test_ap_samples"]])
-    return wrapped(
-        "[Samples of negatives](#what-was-tried-on-training-data) has another set with few "
-        f"positives. With many, a sample is enough: on {power_of_ten(first['rows'])} rows × "
-        f"{first['columns']} with {first['positives']:,} positives, the test AP of `APClassifier` "
-        f"on 2·10⁶ rows is {first['test_ap_all_rows']:.4f} with all rows, and {of_samples} with "
-        f"ten negatives per positive (three samples). With {second['positives']:,} positives in "
-        f"{power_of_ten(second['rows'])} rows × {second['columns']} "
-        f"([example](../examples/gallery/out_of_core.py)) it is {second['test_ap_all_rows']:.4f} "
-        f"with all rows, and {second['test_ap_samples'][0]:.4f} with ten."
-    )
+    return wrapped(about) + markdown(["positives", "negatives", "test AP"], rows)
 
 
 def additive_samples() -> str:
@@ -174,10 +158,6 @@ def power_of_ten(count: float) -> str:
 
 def _recorded(name: str) -> Any:
     return results_of("scale_recorded")[name]
-
-
-def _negatives(count: int | None) -> str:
-    return "all rows" if count is None else f"all positives, {count:,} negatives"
 
 
 def _bytes(size: float) -> str:
