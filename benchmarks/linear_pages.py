@@ -42,7 +42,11 @@ def linear_quality_targets() -> str:
     }
     listed = "; ".join(f"{target} ({found})" for target, found in targets.items())
     mean = minus(f"{gained.mean():+.4f}")
-    return f"The mean gain is {mean} ± {error:.4f}. Targets: {listed}."
+    spread = gained.std(ddof=1) / len(rows) ** 0.5
+    return (
+        f"The mean gain is {mean} ± {error:.4f} over test rows, and ± {spread:.4f} over data sets. "
+        f"Targets: {listed}."
+    )
 
 
 def _kept(met: bool) -> str:

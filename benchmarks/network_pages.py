@@ -83,10 +83,17 @@ def table4(data: str) -> str:
 
 def table4_in_words() -> str:
     """Say which methods are above continued cross-entropy, for both data sets."""
-    parts = []
+    parts, names_of = [], _names()
     for data, title in (("cifar10", "CIFAR-10"), ("cifar100", "CIFAR-100")):
-        names = _compared(results_of(f"table4_{data}"))["above"]
-        parts.append(f"on {title} {' and '.join(names) or 'none'}")
+        table = results_of(f"table4_{data}")
+        above = _compared(table)["above"]
+        start = {run["seed"]: run["test_ap"] for run in table["pretraining"]}
+        named = []
+        for row in (row for row in table["rows"] if names_of[row["method"]] in above):
+            pairs = zip(row["seeds"], row["test_aps"], strict=True)
+            over = gain([ap - start[seed] for seed, ap in pairs])
+            named.append(f"{names_of[row['method']]} ({over} over the network before it)")
+        parts.append(f"on {title} {' and '.join(named) or 'none'}")
     return wrapped(
         "Methods whose test AP is above that of cross-entropy, continued for as long, by more than "
         f"two standard errors over three seeds: {'; '.join(parts)}."
