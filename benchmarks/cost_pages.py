@@ -40,12 +40,13 @@ def table_size_facts() -> str:
     """Describe the tables of the fits by size."""
     found = _tables()
     share = found[-1]["positives"] / found[-1]["rows"]
-    sizes = " and ".join(
-        f"{size / 1e6:.0f} MB" for size in dict.fromkeys(one["table_bytes"] for one in found)
+    *sizes, largest = (
+        f"{size / 1e6:.0f}" for size in dict.fromkeys(one["table_bytes"] for one in found)
     )
     return wrapped(
         f"One thread, a synthetic table of {found[0]['columns']} columns (numbers, categories, "
-        f"missing values; {sizes}) with {share:.1%} positives. Peak memory is that of the process, "
+        f"missing values; {', '.join(sizes)} and {largest} MB) with {share:.1%} positives. Peak "
+        "memory is that of the process, "
         f"imports and table included. {_about_budgets(found)}"
     )
 

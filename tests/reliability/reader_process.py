@@ -112,7 +112,12 @@ def refuse_to_run_code(folder: Path) -> None:
             return False
         return not os.path.join(os.fsdecode(place), "").startswith(inside)
 
+    def of_import() -> bool:  # of a module of `packages`, at its first use
+        return sys._getframe(2).f_code.co_filename.startswith("<frozen importlib")
+
     def hook(event: str, arguments: Any) -> None:
+        if event in ("marshal.loads", "exec") and of_import():
+            return
         foreign = event == "import" and arguments[0].partition(".")[0] not in packages
         changed = arguments if event in ONLY_IN_FOLDER else ()
         if event == "open" and arguments[2] & WRITES:

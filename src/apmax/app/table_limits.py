@@ -1,7 +1,7 @@
 """Refuse tables that would take far more memory than their files, before they are read.
 
 Readers fill up short rows and missing keys, so a few kilobytes can claim gigabytes. A table may
-have as many cells as `max_bytes` holds at 8 bytes each; in a text table, complete rows may be more.
+have as many cells as `max_bytes` holds at 8 bytes each, and a text table as many as its bytes.
 """
 
 from __future__ import annotations
@@ -39,12 +39,16 @@ def _too_large(file: Path, rows: int, columns: int) -> FileFormatError:
 def check_text_rows(
     file: Path, stream: BinaryIO, encoding: str, separator: str, columns: int
 ) -> None:
-    """Raise FileFormatError for a short row, if the table might be too large with it filled up."""
-    lines = 1
+    """Raise FileFormatError for a short row, if there are more cells than bytes.
+
+    A complete row has a separator or the end of the line after each cell.
+    """
+    size, lines = 0, 1
     while piece := stream.read(PIECE_BYTES):
+        size += len(piece)
         lines += piece.count(b"\n") + piece.count(b"\r")
     stream.seek(0)
-    if CELL_BYTES * lines * columns <= max_bytes(file):
+    if lines * columns <= size:
         return
     text = io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
     filled = (line for line in text if line.strip(" \t\r\n"))  # pandas skips the others, too
