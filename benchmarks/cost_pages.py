@@ -172,8 +172,10 @@ def demo(columns: int, rows: int | None = None) -> str:
 
 def reliability() -> str:
     """Show what ``make soak`` has measured."""
+    tests = RESULTS.parents[1] / "tests"
+    paths = {path.name: path.relative_to(tests.parent) for path in tests.rglob("test_*.py")}
     rows = [
-        [promise, f"`{one['test']}`", one["figure"], one["date"]]
+        [promise, f"`{paths.get(one['test'], one['test'])}`", one["figure"], one["date"]]
         for promise, one in results_of("reliability").items()
     ]
     return markdown(["promise", "test", "figure", "date"], rows)
