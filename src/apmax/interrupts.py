@@ -51,6 +51,8 @@ def interrupt_on_hold() -> Iterator[None]:
 def cooperative_interrupts() -> Iterator[None]:
     """Turn the first Ctrl-C inside the block into a flag; see :func:`interrupted`.
 
+    Outside the outermost block, an interrupt is a plain KeyboardInterrupt.
+
     Only the main thread receives signals, and only Python's default handler is replaced: in other
     threads, and under an application's own handler, the block changes nothing.
     """
@@ -73,6 +75,8 @@ def cooperative_interrupts() -> Iterator[None]:
         _State.active, _State.requested = True, False
         signal.signal(signal.SIGINT, handle)
         yield
+    except CooperativeInterrupt:
+        raise KeyboardInterrupt from None  # of which Python itself ends with the signal
     finally:
         _State.active = False
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -116,6 +116,24 @@ def test_a_second_ctrl_c_raises_at_once() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_an_interrupt_leaves_the_outermost_block_as_keyboard_interrupt() -> None:
+    seen: list[type[BaseException]] = []
+
+    def interrupted_fit() -> None:
+        with interrupts.cooperative_interrupts():
+            try:
+                with interrupts.cooperative_interrupts():
+                    signal.raise_signal(signal.SIGINT)
+                    interrupts.raise_if_interrupted()
+            except KeyboardInterrupt as inner:
+                seen.append(type(inner))
+                raise
+
+    with pytest.raises(KeyboardInterrupt) as outer:
+        interrupted_fit()
+    assert (*seen, outer.type) == (interrupts.CooperativeInterrupt, KeyboardInterrupt)
+
+
 def test_early_stopping_holds_out_some_of_the_rarest_class() -> None:
     y = np.isin(np.arange(N), [3, 500, 900])
     model = make("soap-adam", early_stopping=True, max_iter=1000).fit(X, y)

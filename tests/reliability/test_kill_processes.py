@@ -67,7 +67,7 @@ def run(
                 os.killpg(process.pid, signal.SIGKILL)
         errors.seek(0)
         said = errors.read()
-    if code == 1:  # of torchrun, and of Python while it imports
+    if code in (1, -signal.SIGABRT):  # of torchrun, and of Python while it imports
         assert "KeyboardInterrupt" in said or "SignalException" in said, said[-3000:]
     else:
         assert code in (0, -number, INTERRUPTED), (code, said[-3000:])
