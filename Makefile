@@ -1,8 +1,9 @@
 # Needs Python 3.11 or newer and make; everything else is installed into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-# One BLAS thread per test process: the processes share the cores already.
-ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+# One BLAS thread per test process, for the processes share the cores already; and compiled modules
+# are kept, also where the environment says otherwise: tests start hundreds of processes.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 READY := .venv/.ready
 DEMO_READY := .venv/.demo-ready

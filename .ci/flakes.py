@@ -20,7 +20,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 from tests.reliability.soak import store  # noqa: E402
 
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+ENVIRONMENT = {
+    **os.environ,
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONDONTWRITEBYTECODE": "",  # as in the Makefile
+}
 CORES = os.cpu_count() or 1
 SUITE = [sys.executable, "-m", "pytest", "-q", "-n", str(4 * CORES), "--dist", "worksteal"]
 
