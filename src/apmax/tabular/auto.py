@@ -38,7 +38,8 @@ from apmax.tabular.training_data import as_given, checked_rows, training_data
 from apmax.validation import Floats, check_real
 
 logger = logging.getLogger("apmax")
-ONE_SE, BEST = "one-se", "best"
+ONE_SE = "one-se"
+BEST = "best"
 """Rules of `select`."""
 
 
