@@ -53,6 +53,20 @@ def _kept(met: bool) -> str:
     return "met" if met else "missed"
 
 
+def cost_in_words() -> str:
+    """Say how long APClassifierCV takes in units of LogisticRegressionCV."""
+    found = [
+        line["measured"]
+        for line in results_of("linear_speed")
+        if line["what"].startswith("fit of APClassifierCV() / LogisticRegressionCV")
+    ]
+    return item(
+        "Compared with LogisticRegressionCV with ten values of C and one scaling, "
+        f"`APClassifierCV` takes {min(found):.1f} to {max(found):.1f} times as long on "
+        "[four data sets](benchmarks.md#linear-models-speed)."
+    )
+
+
 def linear_objectives() -> str:
     """Show gains in held-out AP over logistic regression by the objective of APClassifierCV."""
     stored = results_of("linear_objectives")

@@ -88,11 +88,16 @@ def table4_in_words() -> str:
         table = results_of(f"table4_{data}")
         above = _compared(table)["above"]
         start = {run["seed"]: run["test_ap"] for run in table["pretraining"]}
+        baseline = next(row for row in table["rows"] if row["method"] == BASELINE)
+        entropy = dict(zip(baseline["seeds"], baseline["test_aps"], strict=True))
         named = []
         for row in (row for row in table["rows"] if names_of[row["method"]] in above):
-            pairs = zip(row["seeds"], row["test_aps"], strict=True)
-            over = gain([ap - start[seed] for seed, ap in pairs])
-            named.append(f"{names_of[row['method']]} ({over} over the network before it)")
+            aps = dict(zip(row["seeds"], row["test_aps"], strict=True))
+            over = gain([ap - entropy[seed] for seed, ap in aps.items()])
+            before = gain([ap - start[seed] for seed, ap in aps.items()])
+            named.append(
+                f"{names_of[row['method']]} ({over}; {before} over the network before AP training)"
+            )
         parts.append(f"on {title} {' and '.join(named) or 'none'}")
     return wrapped(
         "Methods whose test AP is above that of cross-entropy, continued for as long, by more than "

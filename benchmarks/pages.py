@@ -36,6 +36,14 @@ NAMES = {
 }
 
 
+SHORT = {
+    "logistic": "logistic regression",
+    "hgb": "HistGradientBoosting",
+    "lightgbm-ap": "LightGBM by AP",
+    "additive": "`AdditiveAPClassifier`",
+    "auto": "`AutoAPClassifier`",
+}
+"""Names in headings of tables; the text before them has those of NAMES."""
 PREVALENCES = (0.0, 0.05, 0.2, 0.5)
 """Limits of the groups of tables by their share of positives."""
 LEAST_GAIN, MOST_LOSS = 0.002, 0.003
@@ -192,19 +200,38 @@ def splits(methods: Sequence[str]) -> str:
 
 
 def gains_by_size() -> str:
-    """Show gain and CPU time of AutoAPClassifier by the number of training rows."""
+    """Show the gain of AutoAPClassifier by the number of training rows."""
+    lines, others = table_lines(), ("logistic", "hgb", "lightgbm-ap")
+    over = {other: gains(lines, "auto", other) for other in others}
+    rows = [
+        [size, str(len(tables)), *(gain([one[name] for name in tables]) for one in over.values())]
+        for size, tables in _tables_by_size(lines).items()
+    ]
+    return markdown(["training rows", "tables", *(f"over {SHORT[one]}" for one in others)], rows)
+
+
+def cpu_by_size() -> str:
+    """Show the CPU time of fits by the number of training rows."""
     lines = table_lines()
-    sizes = {line["table"]: line["rows"] for line in lines if "rows" in line}
-    over = {other: gains(lines, "auto", other) for other in ("logistic", "hgb")}
-    limits = (0, 1_000, 4_000, MOST_TRAINING_ROWS)
+    methods = ("logistic", "hgb", "lightgbm-ap", "additive", "auto")
     rows = []
-    for low, high in pairwise(limits):
-        tables = [name for name in over["hgb"] if low < sizes[name] <= high]
-        found = [gain([one[name] for name in tables]) for one in over.values()]
-        cpu = [one["cpu"] for one in lines if one["method"] == "auto" and one["table"] in tables]
-        rows.append([f"{low:,}–{high:,}", str(len(tables)), *found, f"{np.median(cpu):.0f} s"])
-    header = ["training rows", "tables", "over tuned logistic regression", "over boosted trees"]
-    return markdown([*header, "median CPU time"], rows)
+    for size, tables in _tables_by_size(lines).items():
+        found = [
+            [one["cpu"] for one in lines if one["method"] == method and one["table"] in tables]
+            for method in methods
+        ]
+        rows.append([size, *(f"{np.median(times):.1f} s" for times in found)])
+    return markdown(["training rows", *(SHORT[method] for method in methods)], rows)
+
+
+def _tables_by_size(lines: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
+    """Return the names of the tables in each range of training rows."""
+    sizes = {line["table"]: line["rows"] for line in lines if "rows" in line}
+    limits = (0, 1_000, 4_000, MOST_TRAINING_ROWS)
+    return {
+        f"{low:,}–{high:,}": [name for name, rows in sizes.items() if low < rows <= high]
+        for low, high in pairwise(limits)
+    }
 
 
 def gains_by_prevalence() -> str:
@@ -219,13 +246,11 @@ def gains_by_prevalence() -> str:
         rows.append([f"{low:.0%}–{high:.0%}", str(len(tables)), *found])
     worst = {other: min(found, key=lambda name: found[name]) for other, found in over.items()}
     listed = "; ".join(
-        minus(f"{over[other][name]:+.4f} on {name} over {NAMES[other]}")
+        minus(f"{over[other][name]:+.4f} over {SHORT[other]} (on {name})")
         for other, name in worst.items()
     )
-    header = ["positives", "tables", "over tuned logistic regression", "over boosted trees"]
-    return markdown([*header, "over LightGBM chosen by AP"], rows) + wrapped(
-        f"The smallest gains on a table are {listed}."
-    )
+    header = ["positives", "tables", *(f"over {SHORT[other]}" for other in others)]
+    return markdown(header, rows) + wrapped(f"The smallest gains: {listed}.")
 
 
 def gains_in_words() -> str:

@@ -20,6 +20,8 @@ LITERAL = re.compile(r"::$", re.MULTILINE)
 SEE_ALSO = re.compile(r"^(See Also\n-+\n)((?:.+\n?)+)", re.MULTILINE)
 SECTION = re.compile(r"^(Parameters\n-+\n)((?:(?!\w[^\n]*\n---).*\n?)*)", re.MULTILINE)
 GROUP = re.compile(r"^(\w+(?:, \w+)+)( :.*)?\n((?: +.*\n?|\n(?= ))+)", re.MULTILINE)
+TYPE = re.compile(r"^(\w+ : )(.+?)((?:, (?:default|optional)\b.*)?)$", re.MULTILINE)
+COMMA = re.compile(r",(?: or)? (?![^(]*\))")  # outside parentheses
 DEFAULTS = re.compile(r", default=.* and .*")
 HIDDEN_TYPES = re.compile(r"Any|Unpack\[.*\]")
 
@@ -36,7 +38,9 @@ class Docstrings(Extension):
             text = TABLE.sub(_table, MATH.sub(_equation, obj.docstring.value))
             text = INLINE_MATH.sub(lambda math: convert(math[1]), text)
             text = SEE_ALSO.sub(_list, LITERAL.sub(_without_mark, text))
-            text = SECTION.sub(lambda part: part[1] + GROUP.sub(_split, part[2]), text)
+            text = SECTION.sub(
+                lambda part: part[1] + TYPE.sub(_alternatives, GROUP.sub(_split, part[2])), text
+            )
             text = text.replace("array-like", "array\u2011like")  # not a difference
             obj.docstring.value = ROLE.sub(lambda role: f"`{_short(role[1])}`", text)
 
@@ -85,6 +89,11 @@ def _without_mark(found: re.Match[str]) -> str:
 def _list(found: re.Match[str]) -> str:
     entries = re.sub(r"^(\S+) : ", r"- `\1`: ", found[2], flags=re.MULTILINE)
     return found[1] + re.sub(r"^    +(?=\S)", "  ", entries, flags=re.MULTILINE)
+
+
+def _alternatives(found: re.Match[str]) -> str:
+    """Separate the types of a parameter by "or": lists would be shown as tuples."""
+    return found[1] + COMMA.sub(" or ", re.sub(r"[{}]", "", found[2])) + found[3]
 
 
 def _split(found: re.Match[str]) -> str:

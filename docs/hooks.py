@@ -15,6 +15,11 @@ PAGES = {
     "SECURITY.md": "security.md",
 }
 """Files of the root, and the pages that they are on the site."""
+WITHOUT_OUTPUTS = """
+!!! note
+
+    This build shows only the code. `make docs-gallery` runs it and adds outputs and plots.
+"""
 EXAMPLE = re.compile(r"\]\(\.\./examples/gallery/(\w+)\.py\)")
 NOT_RUN = re.compile(
     r"^\*\*Total running time of the script:\*\* \( 0 minutes  0\.000 .*\n", re.MULTILINE
@@ -41,7 +46,13 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Let links lead to these pages, to the gallery, and links to other code to the repository."""
+    """Let links lead to these pages, to the gallery, and links to other code to the repository.
+
+    The gallery says if its examples have not been run.
+    """
+    executed = config.plugins["gallery"].config["plot_gallery"]
+    if page.file.src_uri == "gallery/index.md" and not executed:
+        markdown = markdown.replace("\n\n", f"\n\n{WITHOUT_OUTPUTS}\n", 1)
     for source, name in PAGES.items():
         markdown = markdown.replace(f"](../{source}", f"]({name}").replace(
             f"]({source}", f"]({name}"

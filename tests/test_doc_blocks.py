@@ -23,6 +23,7 @@ pytest.importorskip("distributed", reason="Dask is not installed")
 da = pytest.importorskip("dask.array", reason="Dask is not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
 
+from apmax.torch import APLoss, PositiveNegativeBatchSampler  # noqa: E402
 from tests.dask_clusters import client_of, of_threads  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
@@ -63,6 +64,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     loans.to_csv("loans.csv", index=False)
     features, labels = torch.tensor(X, dtype=torch.float32), torch.tensor(y)
     net = torch.nn.Linear(2, 1)
+    sampler = PositiveNegativeBatchSampler(labels, batch_size=64, positives_per_batch=16)
     return {
         "frame": loans.drop(columns="defaulted"),
         "X_valid": loans.drop(columns="defaulted"),
@@ -75,6 +77,8 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "dataset": torch.utils.data.TensorDataset(features, labels),
         "DataLoader": torch.utils.data.DataLoader,
         "net": net,
+        "loss": APLoss(labels),
+        "sampler": sampler,
         "optimizer": torch.optim.Adam(net.parameters()),
     }
 

@@ -3,7 +3,8 @@ With Lightning
 ==============
 
 The loss is a submodule, so its state is part of every checkpoint, and two hooks store the sampler
-beside it. A run that was interrupted resumes from the last checkpoint.
+beside it. A run that was interrupted resumes from the last checkpoint. For brevity there is no
+training with cross-entropy first, which is [recommended](../torch.md#when-to-use-it).
 """
 
 # %%
@@ -23,7 +24,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from apmax import average_precision
-from apmax.torch import ADAP, APLoss, IndexedDataset, PositiveNegativeBatchSampler
+from apmax.torch import APLoss, IndexedDataset, PositiveNegativeBatchSampler
 
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 warnings.filterwarnings("ignore", module="lightning")
@@ -61,8 +62,8 @@ class Ranker(L.LightningModule):
             self.curve.append(average_precision(self.valid[1], self(self.valid[0])))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Return the optimizer of the paper; any other works, too."""
-        return ADAP(self.parameters(), lr=0.02)
+        """Return any optimizer."""
+        return torch.optim.Adam(self.parameters(), lr=0.01)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Store the position in the pass over the data."""

@@ -46,7 +46,7 @@ class BinaryAPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     on_progress: Any = None
-    """Optional callback (stage, done, of, best AP); an instance attribute, not a parameter."""
+    """Optional function (stage, done, total, AP) that follows a fit; set it on the instance."""
 
     pos_label: Any = None
     pos_label_: Any

@@ -59,7 +59,7 @@ class DaskAPClassifier(BaseEstimator):  # type: ignore[misc]
     """:class:`apmax.APClassifier` for Dask arrays, DataFrames and Parquet files.
 
     Each evaluation of the objective is one graph of pure tasks that send sums, not rows: about
-    360 KB per partition for 30 features. Before the fit, partitions may be moved to balance memory.
+    370 KB per partition for 30 features. Before the fit, partitions may be moved to balance memory.
     Results do not depend on the number of workers, and they are the same if workers end during the
     fit: their tasks run again elsewhere.
 
@@ -67,11 +67,13 @@ class DaskAPClassifier(BaseEstimator):  # type: ignore[misc]
     ----------
     surrogate : str, default="logistic"
         Only "logistic" can be fitted in parts.
-    gamma, alpha, max_iter, tol, pos_label
+    gamma : float, default=None
+        Slope of the surrogate, at most 80. None is 20.
+    alpha, max_iter, tol, pos_label
         As in :class:`apmax.APClassifier`.
     checkpoint : path, optional
         File to which the state is written after each iteration. `fit` with the same data and
-        parameters resumes from it; it is deleted when the fit ends.
+        parameters resumes from it; it is deleted when the fit is complete.
     worker_timeout : float, default=300
         Seconds without any worker after which `fit` raises :class:`apmax.errors.NoWorkerError`.
         Increase it for clusters whose workers take longer to start.
@@ -279,7 +281,7 @@ def average_precision(
     """Compute average precision of Dask arrays or Series.
 
     With up to two million positives the result is exact: their sorted scores are sent to every
-    partition. With more it is an interval from a histogram, about 1e-5 wide.
+    partition. With more it is an interval from a histogram, a few 1e-5 wide.
 
     Parameters
     ----------

@@ -84,7 +84,7 @@ class CheckpointError(FileError):
 
 
 class ModelFileError(InputError):
-    """A file is not a model file, is damaged, or was written by a newer version."""
+    """A file is not a model file, is damaged, or has another schema version."""
 
 
 class ParameterError(InputError):
@@ -100,4 +100,4 @@ class UnknownNameError(ParameterError):
 
 
 class UnreachableTargetError(ParameterError):
-    """No threshold reaches the requested precision or recall."""
+    """No threshold reaches the requested precision or recall, or no alert at all is cheapest."""

@@ -175,8 +175,12 @@ class Method:
         Name used by ``StochasticAPClassifier(method=…)`` and ``apmax.torch.from_table``.
     title : str
         Name shown to people.
-    tracker, direction, schedule : Tracker, Direction, Schedule or str
-        The switches; a string is looked up in `TRACKERS`, `DIRECTIONS` or `SCHEDULES`.
+    tracker : Tracker or str
+        How U is estimated; a string is looked up in `TRACKERS`.
+    direction : Direction or str
+        How the gradient estimates become a step; a string is looked up in `DIRECTIONS`.
+    schedule : Schedule or str
+        How step size and decay change; a string is looked up in `SCHEDULES`.
     projected : bool
         Whether U is projected on Ω.
     surrogate : str

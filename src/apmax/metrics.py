@@ -142,7 +142,7 @@ def operating_point(
     y, scores, sample_weight, pos_label
         As in :func:`average_precision`.
     precision, recall, top : float, optional
-        The target, in (0, 1]; give exactly one of these and `cost`.
+        The target, in (0, 1]. Give exactly one of `precision`, `recall`, `top` and `cost`.
     cost : tuple of two floats, optional
         The costs of a false alarm and of a missed positive, such as (1, 20).
 

@@ -15,7 +15,7 @@ from apmax.metrics import ap_of_scores
 from apmax.validation import Floats, Mask
 
 OnProgress = Callable[[str, int, int, float], None]
-"""Callback (stage, done, of, best AP) for a progress bar."""
+"""Callback (stage, done, total, AP) for a progress bar."""
 SECONDS_PER_LINE = 10.0
 """Least time between two progress lines in the log."""
 

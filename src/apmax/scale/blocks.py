@@ -152,7 +152,7 @@ def merged_in_order(
 
 
 class Progress:
-    """Progress of a fit, to the log and to a callback (stage, done, of, best AP)."""
+    """Progress of a fit, to the log and to a callback (stage, done, total, AP)."""
 
     def __init__(self, on_progress: OnProgress | None = None) -> None:
         self.log, self.on_progress = ProgressLog(), on_progress

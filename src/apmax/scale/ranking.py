@@ -28,8 +28,11 @@ class APInterval(NamedTuple):
     """Average precision with bounds that certainly include it; ``float(…)`` is the value."""
 
     value: float
+    """Exact, or the middle of the interval."""
     lower: float
+    """Lower bound of the exact value."""
     upper: float
+    """Upper bound of the exact value."""
 
     def __float__(self) -> float:
         return self.value

@@ -33,6 +33,7 @@ class AlphaChoice(NamedTuple):
     alpha: float
     """The alpha of the highest mean."""
     alphas: tuple[float, ...]
+    """The alphas that were compared."""
     scores: Floats
     """Mean held-out AP of each alpha."""
     standard_errors: Floats

@@ -183,7 +183,7 @@ class APLoss(IndexedLoss):
         """Return the tracked ÂP, averaged over the labels with visited positives.
 
         This is the surrogate AP, and each positive counts with the value of its last visit. With
-        few examples per batch it is above the true AP, because precision is a ratio of two noisy
+        few examples per batch it is usually above AP, because precision is a ratio of two noisy
         sums. Use it to monitor training, and measure AP on held-out data.
         """
         per_label = self.average_precision_per_label()

@@ -48,7 +48,9 @@ class HeadFit:
     errors: tuple[float, ...]
     """Standard errors of the gains over the folds."""
     iterations: int
+    """Iterations of L-BFGS, of all labels together."""
     converged: bool
+    """Whether the fits of all labels converged."""
     interrupted: bool
     """Whether Ctrl-C ended the fit; labels that were not finished keep the present layer."""
 
@@ -145,7 +147,7 @@ class ExactAPHead:
         layer: str | nn.Linear | None = None,
         unpack: Unpack | None = None,
     ) -> HeadFit:
-        """Fit the layer in place and return how; on an error the network is unchanged.
+        """Fit the layer in place; on an error the network is unchanged.
 
         Parameters
         ----------
