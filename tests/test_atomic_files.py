@@ -92,7 +92,8 @@ def test_only_what_no_living_process_has_locked_is_abandoned(
 ) -> None:
     fcntl = pytest.importorskip("fcntl", reason="locks of files on POSIX")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    part, folder = tmp_path / f".file.{ended}-abc.part", tmp_path / f"apmax-{ended}-abc"
+    part = tmp_path / f".file.{ended}-0123abcd.part"
+    folder = tmp_path / f".apmax-tmp-{ended}-0123_xyz"
     part.write_bytes(b"half")
     folder.mkdir()
     locks = [os.open(path, os.O_RDONLY) for path in (part, folder)]
@@ -105,7 +106,7 @@ def test_only_what_no_living_process_has_locked_is_abandoned(
             assert own.is_dir()
         return names(tmp_path)
 
-    assert write_and_list() == [part.name, folder.name, "file"]
+    assert write_and_list() == [folder.name, part.name, "file"]
     for lock in locks:
         os.close(lock)
     assert write_and_list() == ["file"]
@@ -117,6 +118,48 @@ def test_what_a_link_names_is_not_deleted(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     precious = tmp_path / "precious"
     precious.mkdir()
-    (tmp_path / f"apmax-{ended}-abc").symlink_to(precious)
+    (tmp_path / f".apmax-tmp-{ended}-0123_xyz").symlink_to(precious)
     with temporary_folder():
         assert precious.is_dir()
+
+
+def test_folders_and_files_of_other_names_are_not_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: int
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    kept = [f"apmax-{ended}-results", f".apmax-tmp-{ended}-results-2026", f".file.{ended}-old.part"]
+    for name in kept:
+        (tmp_path / name).mkdir()
+    with temporary_folder():
+        write_file(tmp_path / "file", b"new")
+    assert names(tmp_path) == sorted([*kept, "file"])
+
+
+def test_pipes_with_such_names_are_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: int
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    pipes = [f".apmax-tmp-{ended}-0123_xyz", f".file.{ended}-0123abcd.part"]
+    for name in pipes:
+        os.mkfifo(tmp_path / name)
+    with temporary_folder():
+        write_file(tmp_path / "file", b"new")
+    assert names(tmp_path) == sorted([*pipes, "file"])
+
+
+def test_the_lock_is_held_until_the_file_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fcntl = pytest.importorskip("fcntl", reason="locks of files on POSIX")
+    replace = os.replace
+
+    def locked(temporary: str, path: Path) -> None:
+        descriptor = os.open(temporary, os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(descriptor)
+        replace(temporary, path)
+
+    monkeypatch.setattr(os, "replace", locked)
+    write_file(tmp_path / "file", b"new")
+    assert names(tmp_path) == ["file"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import secrets
 import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -18,6 +19,10 @@ from apmax.errors import FileError
 NAME_CHARACTERS = 50
 """Characters of a file's name in the name of its temporary file; names have at most 255 bytes."""
 
+_FOLDER = re.compile(r"\.apmax-tmp-(\d+)-[a-z0-9_]{8}")
+"""Names of temporary folders, with the number of their process."""
+_PART = re.compile(r"(\d+)-[0-9a-f]{8}\.part")
+"""End of the names of temporary files, likewise."""
 _unfinished: set[str] = set()
 """Temporary files and folders of this process."""
 
@@ -49,10 +54,11 @@ def temporary_folder() -> Iterator[Path]:
 
     Folders that killed processes have left are deleted.
     """
-    for left in Path(tempfile.gettempdir()).glob("apmax-*-*"):
-        if _is_abandoned(left, left.name.split("-")[1]):
+    for left in Path(tempfile.gettempdir()).glob(".apmax-tmp-*"):
+        name = _FOLDER.fullmatch(left.name)
+        if name and _is_abandoned(left, int(name[1]), stat.S_ISDIR):
             shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=f"apmax-{os.getpid()}-") as folder:
+    with tempfile.TemporaryDirectory(prefix=f".apmax-tmp-{os.getpid()}-") as folder:
         _unfinished.add(folder)
         try:
             with _locked(folder):
@@ -71,20 +77,23 @@ def remove_unfinished_files() -> None:
 def _replace(path: Path, content: bytes) -> None:
     prefix = f".{path.name[:NAME_CHARACTERS]}."
     for left in path.parent.glob(f"{glob.escape(prefix)}*.part"):
-        if _is_abandoned(left, left.name.split(".")[-2].partition("-")[0]):
+        name = _PART.fullmatch(left.name.removeprefix(prefix))
+        if name and _is_abandoned(left, int(name[1]), stat.S_ISREG):
             with suppress(OSError):
                 left.unlink()
     owner = f"{os.getpid()}-{secrets.token_hex(4)}"
     temporary = str(path.with_name(f"{prefix}{owner}.part"))
     _unfinished.add(temporary)  # before the file exists, so that a signal never misses it
     try:
-        with open(temporary, "xb") as file, _locked(temporary):
+        Path(temporary).touch(exist_ok=False)
+        with _locked(temporary):
             if path.exists():
                 os.chmod(temporary, stat.S_IMODE(path.stat().st_mode))
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+            with open(temporary, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary)
@@ -110,17 +119,17 @@ def _locked(path: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _is_abandoned(path: Path, process: str) -> bool:
-    """Return whether no process has this number and none holds the lock.
+def _is_abandoned(path: Path, process: int, kind: Callable[[int], bool]) -> bool:
+    """Return whether a file of this kind is the user's, its process has ended, and no lock is held.
 
     In another container, a process that runs has a number that is unknown here.
     """
-    if sys.platform == "win32" or not process.isdecimal():
+    if sys.platform == "win32":
         return False
     import fcntl
 
     try:
-        os.kill(int(process), 0)
+        os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         pass
     except PermissionError:  # a process of another user
@@ -128,10 +137,14 @@ def _is_abandoned(path: Path, process: str) -> bool:
     else:
         return False
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        # Opening a pipe would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:
+        found = os.fstat(descriptor)
+        if not kind(found.st_mode) or found.st_uid != os.getuid():
+            return False
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False

@@ -24,27 +24,28 @@ class CooperativeInterrupt(KeyboardInterrupt):
 class _State:
     active = False
     requested = False
+    held = False
 
 
 def interrupted() -> bool:
-    """Return whether Ctrl-C was pressed in the current cooperative block."""
-    return _State.requested
+    """Return whether Ctrl-C was pressed in the current cooperative block, unless it is on hold."""
+    return _State.requested and not _State.held
 
 
 def raise_if_interrupted() -> None:
     """Raise CooperativeInterrupt at a safe point if Ctrl-C was pressed."""
-    if _State.requested:
+    if interrupted():
         raise CooperativeInterrupt
 
 
 @contextmanager
 def interrupt_on_hold() -> Iterator[None]:
-    """Hide a Ctrl-C until the end of the block, for a short step that completes a result."""
-    before, _State.requested = _State.requested, False
+    """Hide the first Ctrl-C until the end of the block, a short step that completes a result."""
+    before, _State.held = _State.held, True
     try:
         yield
     finally:
-        _State.requested = _State.requested or before
+        _State.held = before
 
 
 @contextmanager
