@@ -52,6 +52,8 @@ def main(runs: int, pull: bool) -> int:
             if code:
                 return code
             done += 1
+    if done == 0:
+        return 1
     load = f"{4 * CORES} processes of tests and {CORES} busy loops on {CORES} cores"
     promise = "the test suite passes while busy loops take all cores"
     store(promise, "flakes.py", f"{done} runs in a row, no failure; {load}")

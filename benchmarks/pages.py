@@ -336,10 +336,8 @@ def remedies_in_words() -> str:
             found[row["mean"] > 0].setdefault(row["learner"], []).append(row["remedy"])
     raised, lowered = (_by_learner(found[up]) for up in (True, False))
     return "\n" + wrapped(
-        f"By more than two standard errors, AP is raised by {raised}. It is lowered by {lowered}."
-        if raised
-        else "No remedy raises AP by more than two standard errors. "
-        f"{lowered[0].upper()}{lowered[1:]} lower it by more than two."
+        f"Remedies that raise AP by more than two standard errors: {raised}. Remedies that lower "
+        f"it by more than two: {lowered}."
     )
 
 
@@ -350,7 +348,7 @@ def _by_learner(found: dict[str, list[str]]) -> str:
         f"{' and '.join(filter(None, (', '.join(names[:-1]), names[-1])))} for {learners[one]}"
         for one, names in found.items()
     ]
-    return ", and ".join(listed)
+    return ", and ".join(listed) or "none"
 
 
 def _advised(one: dict[str, Any]) -> tuple[str, str]:

@@ -80,7 +80,8 @@ class Ranker(L.LightningModule):
 generator = torch.Generator().manual_seed(0)
 X = torch.randn(6_000, 10, generator=generator)
 y = X[:, 0] * X[:, 1] + 0.3 * torch.randn(6_000, generator=generator) > 1.8
-folder = Path(tempfile.mkdtemp())
+temporary = tempfile.TemporaryDirectory()
+folder = Path(temporary.name)
 
 
 def train(epochs: int, checkpoint: Path | None = None) -> list[float]:
@@ -107,3 +108,4 @@ plt.xlabel("epoch")
 plt.ylabel("AP on held-out rows")
 plt.show()
 print(f"AP {curve[-1]:.3f}, share of positives {y[3_000:].float().mean():.3f}")
+temporary.cleanup()

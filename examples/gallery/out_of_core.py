@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 from apmax import APClassifier, average_precision
 from apmax.scale import sample_negatives
 
-folder = Path(tempfile.mkdtemp())
+temporary = tempfile.TemporaryDirectory()
+folder = Path(temporary.name)
 names = [f"x{k}" for k in range(10)]
 
 
@@ -59,3 +60,4 @@ plt.xlabel("negatives per positive")
 plt.ylabel("test AP")
 plt.legend()
 plt.show()
+temporary.cleanup()

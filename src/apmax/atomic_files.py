@@ -124,18 +124,10 @@ def _is_abandoned(path: Path, process: int, kind: Callable[[int], bool]) -> bool
 
     In another container, a process that runs has a number that is unknown here.
     """
-    if sys.platform == "win32":
+    if sys.platform == "win32" or _runs(process):
         return False
     import fcntl
 
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        pass
-    except PermissionError:  # a process of another user
-        return False
-    else:
-        return False
     try:
         # Opening a pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -143,11 +135,20 @@ def _is_abandoned(path: Path, process: int, kind: Callable[[int], bool]) -> bool
         return False
     try:
         found = os.fstat(descriptor)
-        if not kind(found.st_mode) or found.st_uid != os.getuid():
-            return False
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     finally:
         os.close(descriptor)
+    return kind(found.st_mode) and found.st_uid == os.getuid()
+
+
+def _runs(process: int) -> bool:
+    """Return whether a process has this number."""
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # of another user
+        pass
     return True

@@ -70,6 +70,7 @@ class Checkpoint:
 
     def load(self, settings: dict[str, Any], found: Statistics) -> None:
         """Check the file of an earlier run of the same fit, or begin a new one."""
+        self._start = time.monotonic()  # now that the data have been read
         if self.path is None:
             return
         identity = {**settings, "rows": float(found.rows.sum()), "data": _digest(found)}
@@ -194,7 +195,7 @@ class Checkpoint:
         try:
             os.truncate(self.path or Path(), place)
         except OSError as error:
-            raise self._unwritable(error) from None
+            raise _unwritable(self.path, error) from None
 
     def _continue_at(self, seconds: float) -> None:
         self._start = min(self._start, time.monotonic() - seconds)
@@ -210,10 +211,7 @@ class Checkpoint:
         except OSError as error:
             if begin == 0:
                 self.remove()
-            raise self._unwritable(error) from None
-
-    def _unwritable(self, error: OSError) -> FileError:
-        return _unwritable(self.path, error)
+            raise _unwritable(self.path, error) from None
 
 
 def _unwritable(path: Path | None, error: OSError) -> FileError:

@@ -100,12 +100,14 @@ def sample_negatives(
     >>> import tempfile
     >>> from pathlib import Path
     >>> from apmax.scale import sample_negatives
-    >>> path = Path(tempfile.mkdtemp()) / "rows.csv"
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name) / "rows.csv"
     >>> rows = "".join(f"{k},{int(k >= 98)}\n" for k in range(100))
     >>> _ = path.write_text("amount,fraud\n" + rows)
     >>> sample = sample_negatives(path, "fraud", per_positive=3)
     >>> len(sample.y), sample.y.sum().item(), round(sample.sample_weight.sum())
     (8, 2, 100)
+    >>> folder.cleanup()
     """
     source = RawFiles(files, target, columns, sample_weight)
     return sample_of(

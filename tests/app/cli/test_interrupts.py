@@ -108,6 +108,8 @@ def test_a_signal_to_the_command_alone_leaves_no_worker(tmp_path: Path, number: 
         children = psutil.Process(process.pid).children()
         workers = [one for one in children if "popen_loky" in " ".join(one.cmdline())]
     process.send_signal(number)
-    assert process.wait() == (-number if number == signal.SIGKILL else 128 + number)
-    psutil.wait_procs(workers)
+    ended = process.wait(timeout=600)
+    assert ended == (-number if number == signal.SIGKILL else 128 + number)
+    _, alive = psutil.wait_procs(workers, timeout=120)  # joblib alone would keep them for longer
+    assert alive == []
     assert not (tmp_path / "m.apmax").exists()
