@@ -173,8 +173,8 @@ def table_facts() -> str:
         f"Test AP on {len(rows)} public tables with {min(rows.values()):,} to "
         f"{max(rows.values()):,} training rows. Everything is chosen by cross-validation on "
         f"training rows. The gain on a table is a mean over {min(splits)}–{max(splits)} splits. "
-        "Means are over tables, ± the standard error over tables; in bold above two standard "
-        "errors. A wider search of LightGBM's parameters is not measured. FLAML had the CPU time "
+        "Each row shows the mean over tables ± its standard error, in bold above two standard "
+        "errors. A wider search of LightGBM's parameters was not compared. FLAML had the CPU time "
         f"of apmax (median {np.median(seconds):.0f} s) on one split of {len(flaml)} tables; "
         f"there is no result for {missing}."
     )
