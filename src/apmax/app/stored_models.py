@@ -192,7 +192,7 @@ def _auto_document(model: AutoAPClassifier) -> Document:
         "weights": model.blend_.stack.weights,
         "intercept": model.blend_.stack.intercept,
         "models": members,
-        "mean_contributions": getattr(model, "mean_contributions_", None),
+        "mean_contributions": model.mean_contributions_ if LOGISTIC in members else None,
     }
 
 
@@ -218,12 +218,13 @@ def _auto_from(stored: Fields) -> AutoAPClassifier:
                 raise ModelFileError("the additive model has other columns than the table")
         elif name == LOGISTIC:
             found = [_logistic_terms_from(one, columns) for one in records]
-            model.mean_contributions_ = stored.floats("mean_contributions", size=width)
         else:
             found = [_trees_from(one, width) for one in records]
         if not found or (name in (ADDITIVE, LOGISTIC) and len(found) > 1):
             raise ModelFileError(f"it contains {len(found)} models {name!r}")
         model.models_[name] = found
+    if LOGISTIC in members or "mean_contributions" in stored:
+        model.mean_contributions_ = stored.floats("mean_contributions", size=width)
     return model
 
 

@@ -301,6 +301,7 @@ class AutoAPClassifier(EffectPlots, FilesMixin, BinaryAPClassifier):
         self.stack_weights_ = evaluations[STACK].blend.weights if STACK in evaluations else {}
         self.blend_ = evaluations[self.best_].blend.pruned()
         self.models_ = {name: candidates[name].models for name in self.blend_.members}
+        vars(self).pop("mean_contributions_", None)  # of an earlier fit
         if LOGISTIC in self.models_:
             self.mean_contributions_ = mean_contributions(self.models_[LOGISTIC], search.data)
 
