@@ -280,8 +280,9 @@ def _columns_from(stored: Fields) -> Columns:
     sound = len(columns.of_category) == len(columns.categorical) and places
     if not (sound and len(set(places)) == len(places) and max(places) < len(columns.names)):
         raise ModelFileError("the columns of the table are damaged")
+    numeric = set(columns.numeric)
     columns.typical = stored.typical(
-        "typical", {columns.names[k]: k in columns.numeric for k in sorted(places)}
+        "typical", {columns.names[k]: k in numeric for k in sorted(places)}
     )
     return columns
 
