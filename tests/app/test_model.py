@@ -298,7 +298,7 @@ def test_every_field_of_the_classifier_is_checked(tmp_path: Path, stored: bytes)
 
 
 def test_models_of_many_columns_do_not_cost_quadratic_time() -> None:
-    """Ratio of two sizes, in CPU time: if each record compared all arrays, it would be 64."""
+    """Ratio of two sizes, in CPU time: 64 if each record compared all arrays."""
 
     def seconds(count: int) -> float:
         arrays = {f"{k}.npy": np.zeros(1) for k in range(count)}

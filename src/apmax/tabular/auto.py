@@ -301,9 +301,10 @@ class AutoAPClassifier(EffectPlots, FilesMixin, BinaryAPClassifier):
         self.stack_weights_ = evaluations[STACK].blend.weights if STACK in evaluations else {}
         self.blend_ = evaluations[self.best_].blend.pruned()
         self.models_ = {name: candidates[name].models for name in self.blend_.members}
-        vars(self).pop("mean_contributions_", None)  # of an earlier fit
         if LOGISTIC in self.models_:
             self.mean_contributions_ = mean_contributions(self.models_[LOGISTIC], search.data)
+        elif hasattr(self, "mean_contributions_"):  # of an earlier fit
+            del self.mean_contributions_
 
     def _checked_names(self) -> list[str]:
         """Return the names of the models, the simplest first, and check `select`."""
