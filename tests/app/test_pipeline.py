@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.base import clone, is_classifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
@@ -16,7 +17,7 @@ import apmax
 from apmax.app.decisions import Rule, choose
 from apmax.app.drift import DriftWarning
 from apmax.app.features import TableEncoder
-from apmax.app.io import load
+from apmax.app.io import Dataset, load
 from apmax.app.model import Model, save_model
 from apmax.app.training import train_model
 from apmax.errors import ParameterError
@@ -87,6 +88,21 @@ def test_a_fit_removes_the_stored_threshold(model: Model, tmp_path: Path) -> Non
         pipeline.fit(NEW, NEW["defaulted"])
     assert pipeline.operating_point_ is None
     assert pipeline.leaderboard_ is None
+
+
+@pytest.mark.parametrize("name", ["logistic", "linear"])
+def test_a_linear_model_of_a_file_can_be_fitted_to_fewer_features(
+    name: str, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    X = sp.random(300, 500, density=0.05, random_state=rng, format="csr")
+    y = rng.random(300) < 0.3
+    trained = train_model(Dataset(X, y, Path("a.libsvm"), 1, 0), model=name, folds=2)
+    save_model(trained.model, tmp_path / "m.apmax")
+    again = apmax.load(tmp_path / "m.apmax").fit(X[:, :300], y.astype(int))
+    apmax.save(again, tmp_path / "again.apmax")
+    probabilities = apmax.load(tmp_path / "again.apmax").predict_proba(X[:, :300])
+    np.testing.assert_allclose(probabilities, again.predict_proba(X[:, :300]))
 
 
 def test_predictions_in_python_warn_of_drift(model: Model, tmp_path: Path) -> None:

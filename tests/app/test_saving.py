@@ -128,6 +128,15 @@ def test_a_loaded_pipeline_that_is_fitted_again_takes_and_saves_a_threshold(fold
     assert apmax.load("again.apmax").operating_point_.threshold == point.threshold
 
 
+def test_a_model_that_is_fitted_again_is_saved_without_the_earlier_fit(tmp_path: Path) -> None:
+    rows = NUMBERS.to_numpy()
+    model = fitted(AutoAPClassifier(["logistic"], cv=3), rows)
+    model.set_params(models=["boosting-5x100"]).fit(rows[:, :1], Y)
+    apmax.save(model, tmp_path / "m.apmax", rows[:, :1])
+    again = apmax.load(tmp_path / "m.apmax")
+    np.testing.assert_allclose(again.predict_proba(rows[:, :1]), model.predict_proba(rows[:, :1]))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -11,7 +11,8 @@ import json
 import math
 import stat
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -85,19 +86,17 @@ class Fields:
             raise ModelFileError(f"it has {type(values).__name__} where fields are expected")
         self.values: dict[str, Any] = values
         self.arrays = arrays
-        self._unread = {name for name, value in values.items() if value is not None}
+        self._unread = set(values)
         self._used = set[str]() if used is None else used
         self._records: list[Fields] = []
 
     def __contains__(self, name: str) -> bool:
-        return self.values.get(name) is not None
+        return self.get(name) is not None
 
     def check_all_read(self) -> None:
         """Raise ModelFileError for fields and arrays that were not read: apmax writes no others."""
-        for name in self._unread or self.arrays.keys() - self._used:
+        for name in chain(self._unread_fields(), self.arrays.keys() - self._used):
             raise ModelFileError(f"the field or array {one_line(name)!r} is unknown")
-        for record in self._records:
-            record.check_all_read()
 
     def get(self, name: str) -> Any:
         """Return a value of any type, or None."""
@@ -206,6 +205,11 @@ class Fields:
         if found is None or len(place) > 1 or found.dtype.str != dtype or found.ndim != ndim:
             raise self._wrong(name)
         return found
+
+    def _unread_fields(self) -> Iterator[str]:
+        yield from self._unread
+        for record in self._records:
+            yield from record._unread_fields()
 
     def _nested(self, values: Any) -> Fields:
         self._records.append(Fields(values, self.arrays, self._used))

@@ -70,6 +70,8 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
         """Fit the steps again; threshold and leaderboard of the file no longer apply."""
         super().fit(X, y, **params)
         self.operating_point_ = self.leaderboard_ = self._model = None
+        if hasattr(self[-1], "feature_means_"):  # of the training data of the file
+            del self[-1].feature_means_
         return self
 
     def predict(self, X: Any, **params: Any) -> NDArray[Any]:

@@ -192,7 +192,7 @@ def _auto_document(model: AutoAPClassifier) -> Document:
         "weights": model.blend_.stack.weights,
         "intercept": model.blend_.stack.intercept,
         "models": members,
-        "mean_contributions": getattr(model, "mean_contributions_", None),
+        "mean_contributions": model.mean_contributions_ if LOGISTIC in members else None,
     }
 
 
@@ -218,12 +218,13 @@ def _auto_from(stored: Fields) -> AutoAPClassifier:
                 raise ModelFileError("the additive model has other columns than the table")
         elif name == LOGISTIC:
             found = [_logistic_terms_from(one, columns) for one in records]
-            model.mean_contributions_ = stored.floats("mean_contributions", size=width)
         else:
             found = [_trees_from(one, width) for one in records]
         if not found or (name in (ADDITIVE, LOGISTIC) and len(found) > 1):
             raise ModelFileError(f"it contains {len(found)} models {name!r}")
         model.models_[name] = found
+    if LOGISTIC in members or "mean_contributions" in stored:
+        model.mean_contributions_ = stored.floats("mean_contributions", size=width)
     return model
 
 
@@ -279,8 +280,9 @@ def _columns_from(stored: Fields) -> Columns:
     sound = len(columns.of_category) == len(columns.categorical) and places
     if not (sound and len(set(places)) == len(places) and max(places) < len(columns.names)):
         raise ModelFileError("the columns of the table are damaged")
+    numeric = set(columns.numeric)
     columns.typical = stored.typical(
-        "typical", {columns.names[k]: k in columns.numeric for k in sorted(places)}
+        "typical", {columns.names[k]: k in numeric for k in sorted(places)}
     )
     return columns
 

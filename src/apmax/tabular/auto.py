@@ -303,6 +303,8 @@ class AutoAPClassifier(EffectPlots, FilesMixin, BinaryAPClassifier):
         self.models_ = {name: candidates[name].models for name in self.blend_.members}
         if LOGISTIC in self.models_:
             self.mean_contributions_ = mean_contributions(self.models_[LOGISTIC], search.data)
+        elif hasattr(self, "mean_contributions_"):  # of an earlier fit
+            del self.mean_contributions_
 
     def _checked_names(self) -> list[str]:
         """Return the names of the models, the simplest first, and check `select`."""
