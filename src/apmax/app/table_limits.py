@@ -51,7 +51,8 @@ def check_text_rows(
     if lines * columns <= size:
         return
     text = io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
-    filled = (line for line in text if line.strip(" \t\r\n"))  # pandas skips the others, too
+    blank = " \t\r\n".replace(separator, "")
+    filled = (line for line in text if line.strip(blank))  # pandas skips the others, too
     for number, row in enumerate(csv.reader(filled, delimiter=separator, skipinitialspace=True)):
         if len(row) < columns:
             raise wrong_length(file, f"row {number + 1} of the file", len(row), columns)
