@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.feather as pf
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
@@ -135,6 +136,16 @@ def test_parquet_that_claims_too_many_rows_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "bomb.parquet"
     pq.write_table(pa.table({"a": np.zeros(20_000_000, np.int64)}), file, compression="zstd")
     with pytest.raises(FileFormatError, match="claims 20,000,000 rows"):
+        read_table(file)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(2_500_000, 2), (1, 100_001)])
+def test_feather_that_claims_too_many_cells_is_refused(
+    tmp_path: Path, rows: int, columns: int
+) -> None:
+    file, missing = tmp_path / "bomb.feather", pa.nulls(rows)  # which takes no space in the file
+    pf.write_feather(pa.table({f"c{k}": missing for k in range(columns)}), str(file))
+    with pytest.raises(FileFormatError, match=f"claims {rows:,} rows and {columns:,} columns"):
         read_table(file)
 
 

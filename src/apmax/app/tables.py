@@ -98,6 +98,7 @@ def _read_columnar(file: Path) -> Any:
     with _refusing(file, f"is not a {format_suffix(file)} file, or is damaged: {{}}"):
         if format_suffix(file) in (".feather", ".arrow"):
             table = feather.read_table(file)
+            check_cells(file, table.num_rows, table.num_columns)
         else:
             with parquet.ParquetFile(file) as stored:
                 check_cells(file, stored.metadata.num_rows, stored.metadata.num_columns)
