@@ -272,6 +272,21 @@ def test_complete_tables_of_any_compression_are_read(tmp_path: Path) -> None:
     assert read_table(file).shape == (10_000, 500)
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n"])
+def test_long_cells_are_read(tmp_path: Path, end: str) -> None:
+    header, row = ",".join(f"c{k}" for k in range(500)), "," * 499
+    rows = [header, *[row] * 1000, "x" * 140_000 + row]
+    frame = read_table(written(tmp_path, "t.csv", end.join(rows)))
+    assert frame.shape == (1001, 500)
+    assert len(frame["c0"].iloc[-1]) == 140_000
+
+
+def test_a_short_row_after_a_long_cell_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path, "t.csv", f"a,b\n{'x' * 140_000},1\n2\n")
+    with pytest.raises(FileFormatError, match=r"row 2 \(line 3\): 1 cells, expected 2"):
+        read_table(file)
+
+
 def test_lines_with_keys_of_their_own_are_read(tmp_path: Path) -> None:
     lines = "".join(f'{{"k{k}": {k}, "y": 0}}\n\n' for k in range(500))
     assert read_table(written(tmp_path, "t.jsonl", lines)).shape == (500, 501)

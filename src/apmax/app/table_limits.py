@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,8 +19,19 @@ from apmax.errors import FileFormatError
 
 MAX_COLUMNS = 100_000
 CELL_BYTES = 8
+LONGEST_CELL = 1 << 30
 SHEET_ROWS = 1 << 20
 """Rows of the largest sheet that Excel has."""
+
+
+@contextmanager
+def long_cells() -> Iterator[None]:
+    """Let the csv module read cells of more than its 131,072 characters, as pandas does."""
+    limit = csv.field_size_limit(LONGEST_CELL)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
 
 
 def check_cells(file: Path, rows: int, columns: int) -> None:
@@ -36,6 +48,7 @@ def _too_large(file: Path, rows: int, columns: int) -> FileFormatError:
     )
 
 
+@long_cells()
 def check_text_rows(
     file: Path, stream: BinaryIO, encoding: str, separator: str, columns: int
 ) -> None:
@@ -46,7 +59,7 @@ def check_text_rows(
     size, lines = 0, 1
     while piece := stream.read(PIECE_BYTES):
         size += len(piece)
-        lines += piece.count(b"\n") + piece.count(b"\r")
+        lines += piece.count(b"\n") + piece.count(b"\r") - piece.count(b"\r\n")
     stream.seek(0)
     if lines * columns <= size:
         return

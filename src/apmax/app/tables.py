@@ -24,6 +24,7 @@ from apmax.app.table_limits import (
     check_json_lines,
     check_sheet,
     check_text_rows,
+    long_cells,
     wrong_length,
 )
 from apmax.app.target import find_column
@@ -340,6 +341,7 @@ def _unique_names(cells: list[str]) -> list[str]:
     return list(copies)
 
 
+@long_cells()
 def _check_row_lengths(file: Path, stream: BinaryIO, layout: Layout, encoding: str) -> None:
     """Raise for the first row that is too short, which pandas would fill up, or too long."""
     text = io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
