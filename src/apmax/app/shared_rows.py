@@ -72,4 +72,5 @@ def _hashes(frame: Any, numeric: list[str], labels: Any) -> NDArray[Any]:
     keys = pd.util.hash_pandas_object(words, index=False).to_numpy()
     hashes = pd.util.hash_array(numbers.ravel()).reshape(numbers.shape)
     factors = np.random.default_rng(0).integers(2**63, size=len(numeric), dtype=np.uint64)
-    return keys + hashes @ (2 * factors + 1)
+    rows: NDArray[Any] = keys + hashes @ (2 * factors + 1)
+    return rows
