@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.feather as pf
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
@@ -138,6 +139,16 @@ def test_parquet_that_claims_too_many_rows_is_refused(tmp_path: Path) -> None:
         read_table(file)
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(2_500_000, 2), (1, 100_001)])
+def test_feather_that_claims_too_many_cells_is_refused(
+    tmp_path: Path, rows: int, columns: int
+) -> None:
+    file, missing = tmp_path / "bomb.feather", pa.nulls(rows)  # which takes no space in the file
+    pf.write_feather(pa.table({f"c{k}": missing for k in range(columns)}), str(file))
+    with pytest.raises(FileFormatError, match=f"claims {rows:,} rows and {columns:,} columns"):
+        read_table(file)
+
+
 def test_unknown_targets_and_suffixes_are_explained(tmp_path: Path) -> None:
     file = written(tmp_path, "t.csv", CSV)
     with pytest.raises(UnknownNameError, match="did you mean 'y'"):
@@ -259,6 +270,21 @@ def test_complete_tables_of_any_compression_are_read(tmp_path: Path) -> None:
     file = tmp_path / "t.csv.gz"
     file.write_bytes(gzip.compress("\n".join([header, *[row] * 10_000]).encode()))
     assert read_table(file).shape == (10_000, 500)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n"])
+def test_long_cells_are_read(tmp_path: Path, end: str) -> None:
+    header, row = ",".join(f"c{k}" for k in range(500)), "," * 499
+    rows = [header, *[row] * 1000, "x" * 140_000 + row]
+    frame = read_table(written(tmp_path, "t.csv", end.join(rows)))
+    assert frame.shape == (1001, 500)
+    assert len(frame["c0"].iloc[-1]) == 140_000
+
+
+def test_a_short_row_after_a_long_cell_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path, "t.csv", f"a,b\n{'x' * 140_000},1\n2\n")
+    with pytest.raises(FileFormatError, match=r"row 2 \(line 3\): 1 cells, expected 2"):
+        read_table(file)
 
 
 def test_lines_with_keys_of_their_own_are_read(tmp_path: Path) -> None:

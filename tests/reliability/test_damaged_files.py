@@ -132,6 +132,12 @@ HOSTILE: dict[str, HostileFile] = {
     "short rows after a long cell": HostileFile(
         "csv", 200, REFUSED, lambda size: WIDE + b"x" * size + b"\n" + b"1\n" * 20_000
     ),
+    "rows of one tab": HostileFile(
+        "tsv",
+        200,
+        f"{REFUSED}.*cells, expected 20000",
+        lambda _: WIDE.replace(b",", b"\t") + b"\t\n" * 20_000,
+    ),
     "another key on each line": HostileFile(
         "jsonl",
         200,

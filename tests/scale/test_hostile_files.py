@@ -12,6 +12,7 @@ import pytest
 from apmax import APClassifier, AutoAPClassifier
 from apmax.errors import FileError, FileFormatError
 from apmax.scale import sample_negatives
+from apmax.scale.files import RawFiles
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.feather as pa_feather  # noqa: E402
@@ -102,3 +103,11 @@ def test_codes_of_labels_beyond_their_categories_are_refused(tmp_path: Path) -> 
     for read in READERS.values():
         with pytest.raises(FileFormatError, match=r"a\.feather cannot be read"):
             read(path)
+
+
+def test_100_000_columns_are_found(tmp_path: Path) -> None:
+    path, values = tmp_path / "a.feather", pa.array([0.0, 1.0])  # in quadratic time, 10 minutes
+    pa_feather.write_feather(pa.table({f"c{k}": values for k in range(100_000)}), str(path))
+    source = RawFiles(path, "c0")
+    assert len(source.columns) == 99_999
+    assert [batch.num_columns for _, _, batch in source.batches(None)] == [100_000]

@@ -64,11 +64,13 @@ def _row_hashes(train: Dataset, test: Dataset) -> tuple[NDArray[Any], NDArray[An
 
 
 def _hashes(frame: Any, numeric: list[str], labels: Any) -> NDArray[Any]:
-    """Return one number per row; hashes of bytes, since frames with many columns are slow."""
+    """Return one number per row; numbers are hashed at once, since many columns are slow."""
     import pandas as pd
 
     numbers = finite_numbers(frame[numeric].to_numpy(dtype=np.float64, na_value=np.nan)) + 0.0
     words = frame.drop(columns=numeric).astype(str).assign(**{"\0": labels})
     keys = pd.util.hash_pandas_object(words, index=False).to_numpy()
-    rows = np.column_stack([numbers.view(np.uint64), keys])
-    return np.fromiter((hash(row.tobytes()) for row in rows), np.int64, len(rows))
+    hashes = pd.util.hash_array(numbers.ravel()).reshape(numbers.shape)
+    factors = np.random.default_rng(0).integers(2**63, size=len(numeric), dtype=np.uint64)
+    rows: NDArray[Any] = keys + hashes @ (2 * factors + 1)
+    return rows

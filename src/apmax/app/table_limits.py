@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,8 +19,19 @@ from apmax.errors import FileFormatError
 
 MAX_COLUMNS = 100_000
 CELL_BYTES = 8
+LONGEST_CELL = 1 << 30
 SHEET_ROWS = 1 << 20
 """Rows of the largest sheet that Excel has."""
+
+
+@contextmanager
+def long_cells() -> Iterator[None]:
+    """Let the csv module read cells of more than its 131,072 characters, as pandas does."""
+    limit = csv.field_size_limit(LONGEST_CELL)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
 
 
 def check_cells(file: Path, rows: int, columns: int) -> None:
@@ -36,6 +48,7 @@ def _too_large(file: Path, rows: int, columns: int) -> FileFormatError:
     )
 
 
+@long_cells()
 def check_text_rows(
     file: Path, stream: BinaryIO, encoding: str, separator: str, columns: int
 ) -> None:
@@ -46,12 +59,13 @@ def check_text_rows(
     size, lines = 0, 1
     while piece := stream.read(PIECE_BYTES):
         size += len(piece)
-        lines += piece.count(b"\n") + piece.count(b"\r")
+        lines += piece.count(b"\n") + piece.count(b"\r") - piece.count(b"\r\n")
     stream.seek(0)
     if lines * columns <= size:
         return
     text = io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
-    filled = (line for line in text if line.strip(" \t\r\n"))  # pandas skips the others, too
+    blank = " \t\r\n".replace(separator, "")
+    filled = (line for line in text if line.strip(blank))  # pandas skips the others, too
     for number, row in enumerate(csv.reader(filled, delimiter=separator, skipinitialspace=True)):
         if len(row) < columns:
             raise wrong_length(file, f"row {number + 1} of the file", len(row), columns)
@@ -70,9 +84,10 @@ def wrong_length(file: Path, place: str, found: int, expected: int) -> FileForma
 def check_json_lines(file: Path, stream: BinaryIO, encoding: str) -> None:
     """Raise FileFormatError if the keys of all lines are too many for the number of lines."""
     text = io.TextIOWrapper(stream, encoding=encoding, newline="\n")
+    decoder = json.JSONDecoder(parse_int=float)  # json.loads would make one for each line
     rows, keys = 0, set[str]()
     for line in filter(str.strip, text):
-        record = json.loads(line, parse_int=float)
+        record = decoder.decode(line)
         if not isinstance(record, dict):
             raise ValueError(f"a line is a {type(record).__name__}, not an object")
         rows += 1

@@ -30,6 +30,7 @@ from apmax.app.files import (
     one_line,
 )
 from apmax.app.io import Dataset, is_array_file, load
+from apmax.app.table_limits import long_cells
 from apmax.app.tables import (
     COLUMNAR,
     TEXT_TABLES,
@@ -57,7 +58,6 @@ MISSING = {
     "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
 }  # fmt: skip
 """Labels that count as missing, as in pandas."""
-LONGEST_CELL = 1 << 30
 
 
 class Plan(NamedTuple):
@@ -270,9 +270,9 @@ class _TextTable:
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:
-        limit = csv.field_size_limit(LONGEST_CELL)
         try:
-            yield
+            with long_cells():
+                yield
         except UnicodeDecodeError as error:
             raise undecodable(self.file, error, self.encoding) from error
         except (csv.Error, OSError, EOFError, lzma.LZMAError, zlib.error) as error:
@@ -280,8 +280,6 @@ class _TextTable:
                 f"{self.file} cannot be read as a table ({one_line(error)}): it is damaged or "
                 "truncated"
             ) from error
-        finally:
-            csv.field_size_limit(limit)
 
 
 class _ColumnarTable:

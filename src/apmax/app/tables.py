@@ -24,6 +24,7 @@ from apmax.app.table_limits import (
     check_json_lines,
     check_sheet,
     check_text_rows,
+    long_cells,
     wrong_length,
 )
 from apmax.app.target import find_column
@@ -98,6 +99,7 @@ def _read_columnar(file: Path) -> Any:
     with _refusing(file, f"is not a {format_suffix(file)} file, or is damaged: {{}}"):
         if format_suffix(file) in (".feather", ".arrow"):
             table = feather.read_table(file)
+            check_cells(file, table.num_rows, table.num_columns)
         else:
             with parquet.ParquetFile(file) as stored:
                 check_cells(file, stored.metadata.num_rows, stored.metadata.num_columns)
@@ -244,7 +246,8 @@ class Layout(NamedTuple):
 def find_layout(file: Path, stream: BinaryIO, wanted: Collection[str], encoding: str) -> Layout:
     """Detect the separator and the header of a text table from its first rows.
 
-    A row with most of the `wanted` names is a header, whatever its cells look like.
+    A row with most of the `wanted` names is a header, whatever its cells look like. Names that
+    empty cells would get do not count.
     """
     sample = _decoded_sample(file, stream, encoding)
     separator = "\t" if format_suffix(file) in (".tsv", ".tab") else _find_separator(sample)
@@ -255,7 +258,9 @@ def find_layout(file: Path, stream: BinaryIO, wanted: Collection[str], encoding:
             "columns; use LIBSVM or .npz for wider data"
         )
     names = _unique_names(first)
-    header = _looks_like_header(first) or 2 * len({*wanted} & {*names}) > len({*wanted})
+    unnamed = {name for name, cell in zip(names, first, strict=True) if not _name(cell)}
+    known = {*wanted} - unnamed
+    header = _looks_like_header(first) or 2 * len(known & {*names}) > len(known)
     return Layout(separator, header, names if header else _unique_names([""] * len(first)))
 
 
@@ -315,16 +320,20 @@ def _find_separator(text: str) -> str:
 def _looks_like_header(cells: list[str]) -> bool:
     import pandas as pd
 
-    plain = [cell.strip("'\" ") for cell in cells]
+    plain = [_name(cell) for cell in cells]
     plain = plain[1:] if len(plain) > 1 and not plain[0] else plain  # above pandas' row numbers
     numbers = pd.to_numeric(pd.Series(plain, dtype=object), errors="coerce").notna().any()
     return len(set(plain)) == len(plain) and not numbers and not {"", "?"} & set(plain)
 
 
+def _name(cell: str) -> str:
+    return cell.strip("'\" ")
+
+
 def _unique_names(cells: list[str]) -> list[str]:
     copies: dict[str, int] = {}  # of each name so far, so that equal names take linear time
     for k, cell in enumerate(cells, start=1):
-        name = plain = cell.strip("'\" ") or f"column {k}"
+        name = plain = _name(cell) or f"column {k}"
         while name in copies:
             copies[plain] += 1
             name = f"{plain} ({copies[plain]})"
@@ -332,6 +341,7 @@ def _unique_names(cells: list[str]) -> list[str]:
     return list(copies)
 
 
+@long_cells()
 def _check_row_lengths(file: Path, stream: BinaryIO, layout: Layout, encoding: str) -> None:
     """Raise for the first row that is too short, which pandas would fill up, or too long."""
     text = io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")

@@ -152,7 +152,8 @@ class RawFiles:
                 yield from file.iter_batches(batch_size=self.block_rows, columns=columns)
             pa.default_memory_pool().release_unused()
         elif self.format == "feather":  # a scanner would look into batches before their validation
-            fields = [k for k, name in enumerate(schema.names) if name in columns]
+            wanted = {*columns}
+            fields = [k for k, name in enumerate(schema.names) if name in wanted]
             options = pa.ipc.IpcReadOptions(included_fields=fields)
             with pa.OSFile(str(path)) as stream, pa.ipc.open_file(stream, options=options) as file:
                 for number in range(file.num_record_batches):
@@ -176,7 +177,8 @@ class RawFiles:
         return _with_fractions(schema, self.target) if self.format == "csv" else schema
 
     def _check_schema(self, path: Path, schema: Any) -> None:
-        missing = [name for name in (*self.columns, *self.roles) if name not in schema.names]
+        known = {*schema.names}  # `names` is a new list each time
+        missing = [name for name in (*self.columns, *self.roles) if name not in known]
         if missing:
             raise FileFormatError(
                 f"{path} has no column {missing[0]!r}: its columns are "

@@ -197,3 +197,13 @@ def test_predict_reads_the_header_of_training(folder: Path, names: dict[str, str
     run("train", "odd.csv", "--target", "defaulted", "--model", "logistic", "-o", "m.apmax")
     run("predict", "m.apmax", "odd.csv", "-o", "scores.csv")
     assert len(pd.read_csv("scores.csv")) == 600
+
+
+@pytest.mark.parametrize("first", [",,,,0.5", ",,,,"])
+def test_predict_reads_a_first_row_of_empty_cells_as_data(folder: Path, first: str) -> None:
+    rows = np.random.default_rng(0).normal(size=(200, 5))
+    lines = [",".join(map(str, row)) for row in rows.round(3)]
+    Path("train.csv").write_text("\n".join(f"{line},{k % 2}" for k, line in enumerate(lines)))
+    run("train", "train.csv", "--target", "last", "--model", "logistic", "-o", "m.apmax")
+    Path("new.csv").write_text("\n".join([first, *lines[:9]]))
+    assert len(as_json("predict", "m.apmax", "new.csv")["label"]) == 10
