@@ -1,4 +1,6 @@
-"""Build the source archive and the wheel, check them, and try the wheel in an empty environment.
+"""Build the source archive and the wheel, check them, and run the quickstarts with the wheel.
+
+The wheel is installed into empty environments: alone, and with its extras.
 
 Writes a list of components (SBOM, CycloneDX) and the licences of all dependencies, except those of
 PyTorch, to dist/components. Prints the installed size of the core without extras and the CPU times
@@ -25,6 +27,23 @@ from apmax import APClassifierCV, AutoAPClassifier
 X, y = load_breast_cancer(return_X_y=True)
 for model in (APClassifierCV(), AutoAPClassifier(["logistic", "additive", "boosting-5x100"], cv=3)):
     assert model.fit(X[::2], y[::2]).score(X[1::2], y[1::2]) > 0.98
+"""
+FILES = """
+import dask.array as da
+from distributed import Client
+from sklearn.datasets import load_breast_cancer
+from apmax import APClassifier
+from apmax.dask import DaskAPClassifier
+if __name__ == "__main__":
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    X.columns = [f"c{k}" for k in range(X.shape[1])]
+    X.assign(benign=y).to_parquet("table.parquet")
+    model = APClassifier().fit_files("*.parquet", "benign")
+    arrays = da.from_array(X.to_numpy(), chunks=(200, 30)), da.from_array(y.to_numpy(), chunks=200)
+    with Client(n_workers=1, threads_per_worker=1, dashboard_address=None):
+        local = DaskAPClassifier().fit(*arrays).to_local()
+    for fitted in (model, local):
+        assert fitted.score(X.to_numpy(), y) > 0.98
 """
 IMPORT = """
 import time
@@ -88,6 +107,11 @@ def main() -> None:
         tool = (sys.executable, "-m", "piplicenses", "--python", app, "--format", "markdown")
         (components / "LICENCES.md").write_text(run(*tool, "--with-urls"))
         assert (folder / "demo" / "report.html").stat().st_size > 10_000
+        (folder / "files.py").write_text(FILES)
+        run(app, "files.py", cwd=folder)
+        pip = (app, "-m", "pip", "--disable-pip-version-check", "-q", "install")
+        run(*pip, "--constraint", ROOT / "constraints.txt", f"{wheel}[torch]")
+        run(app, "-m", "doctest", ROOT / "README.md", ROOT / "docs" / "quickstart.md", cwd=folder)
     facts = {
         "wheel_bytes": wheel.stat().st_size,
         "installed_bytes": own,
