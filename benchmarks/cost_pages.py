@@ -73,9 +73,8 @@ def _about_budgets(found: list[dict[str, Any]]) -> str:
         return ""
     load = max(one["load"] for one in limited)
     return (
-        "A time budget counts elapsed seconds, not CPU time. The fit with a budget got little of "
-        f"the CPU, because other programs ran (load average {load:.0f} on two cores), and is not "
-        "comparable with the others."
+        "A time budget counts elapsed seconds; if it does not suffice for all rows, negatives are "
+        f"sampled. Load average of that fit: {load} on two cores."
     )
 
 
@@ -125,6 +124,17 @@ def rows_by_memory() -> str:
 def _rounded_down(rows: float) -> str:
     unit = 10 ** (len(str(int(rows))) - 2)
     return f"{int(rows) // unit * unit:,}"
+
+
+def prediction_times() -> str:
+    """Show the time of predictions of one row and of many."""
+    found = results_of("prediction_time")
+    names = {"hgb": "HistGradientBoosting, defaults"}
+    rows = [
+        [names.get(name, f"`{name}`"), f"{1000 * one:.0f} ms", f"{many:.2f} s"]
+        for name, (one, many) in found["seconds"].items()
+    ]
+    return markdown(["model", "one row", f"{found['rows']:,} rows"], rows)
 
 
 def time_budgets() -> str:

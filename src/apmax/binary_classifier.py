@@ -76,8 +76,8 @@ class BinaryAPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            New data.
+        X : array-like of shape (n_samples, n_features)
+            New data of the same kind as in `fit`.
 
         Returns
         -------
@@ -96,8 +96,8 @@ class BinaryAPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Held-out data.
+        X : array-like of shape (n_samples, n_features)
+            Held-out data of the same kind as in `fit`.
         y : array-like of shape (n_samples,)
             Labels, some of them positive.
         sample_weight : array-like of shape (n_samples,), optional
