@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from tests.reliability.soak import store  # noqa: E402
+from tests.reliability.soak import store, version_of_source  # noqa: E402
 
 ENVIRONMENT = {
     **os.environ,
@@ -40,23 +40,25 @@ def main(runs: int, pull: bool) -> int:
     """Return the exit code of the first suite that fails, or 0."""
     for _ in range(CORES):
         Process(target=loop, daemon=True).start()
-    done = 0
+    versions: list[str] = []
     with suppress(KeyboardInterrupt):
-        while done < runs:
+        while len(versions) < runs:
             if pull:
                 subprocess.run(["git", "pull", "--quiet", "--ff-only"], cwd=ROOT, check=True)
             begin = time.monotonic()
             code = subprocess.run(SUITE, cwd=ROOT, env=ENVIRONMENT, check=False).returncode
             minutes = (time.monotonic() - begin) / 60
-            print(f"run {done + 1}: exit code {code}, {minutes:.1f} minutes", flush=True)
+            print(f"run {len(versions) + 1}: exit code {code}, {minutes:.1f} minutes", flush=True)
             if code:
                 return code
-            done += 1
-    if done == 0:
+            versions.append(version_of_source())
+    if not versions:
         return 1
     load = f"{4 * CORES} processes of tests and {CORES} busy loops on {CORES} cores"
+    present = versions.count(versions[-1])
+    runs_in_a_row = f"{len(versions)} runs in a row, {present} with this source, no failure"
     promise = "the test suite passes while busy loops take all cores"
-    store(promise, "flakes.py", f"{done} runs in a row, no failure; {load}")
+    store(promise, "flakes.py", f"{runs_in_a_row}; {load}")
     return 0
 
 

@@ -185,7 +185,13 @@ def reliability() -> str:
     tests = RESULTS.parents[1] / "tests"
     paths = {path.name: path.relative_to(tests.parent) for path in tests.rglob("test_*.py")}
     rows = [
-        [promise, f"`{paths.get(one['test'], one['test'])}`", one["figure"], one["date"]]
+        [
+            promise,
+            f"`{paths.get(one['test'], one['test'])}`",
+            one["figure"],
+            one["date"],
+            f"`{one['source']}`" if "source" in one else "",
+        ]
         for promise, one in results_of("reliability").items()
     ]
-    return markdown(["promise", "test", "figure", "date"], rows)
+    return markdown(["promise", "test", "figure", "date", "source"], rows)

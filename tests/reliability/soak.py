@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from apmax.atomic_files import write_file
 
 FULL = 60
 MINUTES = float(os.environ.get("APMAX_SOAK_MINUTES", FULL))
-RESULTS = Path(__file__).parents[2] / "docs" / "results" / "reliability.json"
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs" / "results" / "reliability.json"
 
 
 def scaled(count: int) -> int:
@@ -34,16 +36,25 @@ def record(promise: str, figure: str) -> None:
     store(promise, test, figure)
 
 
+def version_of_source() -> str:
+    """Return git's name of the folder ``src``, with a + if it has uncommitted changes."""
+    name, changes = (
+        subprocess.run(["git", *command], cwd=ROOT, check=True, capture_output=True, text=True)
+        for command in (["rev-parse", "--short", "HEAD:src"], ["status", "--porcelain", "src"])
+    )
+    return name.stdout.strip() + "+" * bool(changes.stdout)
+
+
 def store(promise: str, test: str, figure: str) -> None:
     """Store a line of the table."""
     import fcntl  # not on Windows, where `make soak` does not run
 
-    today = datetime.now(UTC).date().isoformat()
+    today, source = datetime.now(UTC).date().isoformat(), version_of_source()
     folder = os.open(RESULTS.parent, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)  # tests of other processes record here, too
         stored = json.loads(RESULTS.read_text("utf-8"))
-        stored[promise] = {"test": test, "figure": figure, "date": today}
+        stored[promise] = {"test": test, "figure": figure, "date": today, "source": source}
         text = json.dumps(dict(sorted(stored.items())), indent=1, ensure_ascii=False) + "\n"
         write_file(RESULTS, text.encode())
     finally:
