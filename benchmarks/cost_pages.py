@@ -74,7 +74,7 @@ def _about_budgets(found: list[dict[str, Any]]) -> str:
     load = max(one["load"] for one in limited)
     return (
         "A time budget counts elapsed seconds; if it does not suffice for all rows, negatives are "
-        f"sampled. Load average of that fit: {load} on two cores."
+        f"sampled. That fit shared two cores with other programs (load average {load})."
     )
 
 
