@@ -174,8 +174,9 @@ def table_facts() -> str:
     return wrapped(
         f"Test AP on {len(rows)} public tables with {min(rows.values()):,} to "
         f"{max(rows.values()):,} training rows. `AutoAPClassifier` selects among logistic "
-        "regression, an additive model, trees and their stack. Everything is chosen by cross-validation on "
-        f"training rows. The gain on a table is a mean over {min(splits)}–{max(splits)} splits. "
+        "regression, an additive model, trees and their stack. Everything is chosen by "
+        f"cross-validation on training rows. The gain on a table is a mean over "
+        f"{min(splits)}–{max(splits)} splits. "
         "Each row shows the mean over tables ± its standard error, in bold above two standard "
         "errors. A wider search of LightGBM's parameters was not compared. FLAML ran on one split "
         f"of {len(flaml)} tables (all but {missing}) with at least the CPU time of apmax (median "
