@@ -140,5 +140,18 @@ def test_an_operating_point_counts_weights() -> None:
     assert operating_point(y, scores, cost=(1, 3), sample_weight=weight).threshold == 2
 
 
+@pytest.mark.parametrize("target", ["precision", "recall"])
+@pytest.mark.parametrize("seed", range(20))
+def test_equal_weights_change_no_operating_point(target: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    positive, scores = rng.random(30) < 0.5, -np.arange(30.0)
+    found, alerts = np.cumsum(positive), np.arange(1, 31)
+    for share in {"precision": found / alerts, "recall": found / positive.sum()}[target]:
+        goal = {target: max(float(share), 1 / 30)}
+        plain = operating_point(positive, scores, **goal)
+        weighted = operating_point(positive, scores, sample_weight=np.full(30, 0.1), **goal)
+        assert weighted.threshold == plain.threshold
+
+
 def test_costs_may_be_huge() -> None:
     assert operating_point([1, 0, 1], [3, 2, 1], cost=(1e308, 1.7e308)).threshold == 1

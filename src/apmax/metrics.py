@@ -187,14 +187,14 @@ def _best_reaching(
     name: str, target: float, reached: Floats, other: Floats, thresholds: Floats
 ) -> int:
     """Return the highest threshold with the largest `other` among those that reach the target."""
-    fits = reached >= target
+    fits = reached >= (1 - ROUNDING) * target
     if not fits.any():
         best = int(np.argmax(reached))
         raise UnreachableTargetError(
             f"no threshold reaches `{name}` = {target:g}: the highest is {reached[best]:.4g}, at "
             f"threshold {thresholds[best]:.6g}; ask for less, or improve the model"
         )
-    return int(np.flatnonzero(fits & (other == other[fits].max()))[-1])
+    return int(np.flatnonzero(fits & (other >= (1 - ROUNDING) * other[fits].max()))[-1])
 
 
 def _cheapest(true_alerts: Floats, alerts: Floats, false_alarm: float, missed: float) -> int:

@@ -182,6 +182,13 @@ def test_contributions_of_trees_are_changes_from_typical_values() -> None:
     np.testing.assert_array_equal(polars, parts)
 
 
+def test_trees_of_truth_values_with_a_category_are_explained() -> None:
+    values = np.random.default_rng(0).random((300, 4)) < 0.5
+    labels = values[:, 0] & values[:, 1]
+    model = AutoAPClassifier(["boosting-5x100"], categorical_features=[0], cv=3)
+    assert model.fit(values, labels).explain(values[:5]).shape == (5, 4)
+
+
 def test_trees_of_an_array_are_explained_by_an_array() -> None:
     model = clone(BY_RULE["boosting-5x100"]).fit(X.to_numpy(dtype=object)[TRAIN], Y[TRAIN])
     parts = model.explain(X.to_numpy(dtype=object)[TEST])

@@ -11,7 +11,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from apmax import AdditiveAPClassifier, errors
+from apmax import AdditiveAPClassifier, AutoAPClassifier, errors
 from apmax.tabular.columns import MAX_LEVELS, UNKNOWN, Columns
 
 N = 60
@@ -215,6 +215,21 @@ def test_two_columns_of_one_name_are_refused() -> None:
     X = pd.DataFrame(np.ones((N, 2)), columns=["a", "a"])
     with pytest.raises(errors.ShapeError, match="two columns named 'a'"):
         Columns(X, "from_dtype")
+
+
+@pytest.mark.parametrize("name", ["(intercept)", "a × b", "c × d × a"])
+def test_names_of_explanations_are_refused(name: str) -> None:
+    X = pd.DataFrame(np.ones((N, 4)), columns=["a", "b", "c × d", name])
+    with pytest.raises(errors.ShapeError, match="rename it"):
+        Columns(X, "from_dtype")
+    Columns(X.iloc[:, :3], "from_dtype")
+
+
+def test_estimators_name_a_column_that_occurs_twice() -> None:
+    X = pd.DataFrame(np.ones((N, 2)), columns=["a", "a"])
+    for estimator in (AdditiveAPClassifier(), AutoAPClassifier()):
+        with pytest.raises(errors.ShapeError, match="two columns named 'a'"):
+            estimator.fit(X, np.arange(N) % 2)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ import numpy as np
 
 from apmax.app.features import TableEncoder, TablePreprocessor
 from apmax.tabular import AutoAPClassifier
-from apmax.tabular.columns import INTERCEPT
-from apmax.tabular.effects import PAIR
+from apmax.tabular.columns import INTERCEPT, PAIR
 from apmax.tabular.explanation import changes_from_typical, has_trees
 
 if TYPE_CHECKING:

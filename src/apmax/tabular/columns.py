@@ -22,6 +22,8 @@ UNKNOWN = -1
 OTHER, MISSING = "(other)", "(missing)"
 INTERCEPT = "(intercept)"
 """Name of the last contribution of an explained row."""
+PAIR = " × "
+"""Between the names of two columns in that of their pair."""
 MIN_FREQUENCY, MAX_LEVELS = 10, 200
 """A category with fewer rows is grouped with the other rare ones; so are those beyond the limit."""
 LARGEST = 1e300
@@ -128,7 +130,7 @@ class Columns:
 
     def _informative(self, values: NDArray[Any], places: Sequence[int]) -> list[int]:
         """Return the columns of `values` that differ from each other and are not constant."""
-        kept, seen = [], dict[int, int]()
+        kept, seen, categories = [], dict[int, int](), {*self.categorical}
         for k, place in enumerate(places):
             column = np.ascontiguousarray(values[:, k])
             missing = np.isnan(column)
@@ -136,7 +138,7 @@ class Columns:
             if missing.all():
                 self.ignored[self.names[place]] = "all missing"
             elif not missing.any() and column.min() == column.max():
-                rare = place in self.categorical and self.of_category[k].names == [OTHER]
+                rare = place in categories and self.of_category[k].names == [OTHER]
                 why = f"no category has {MIN_FREQUENCY} rows" if rare else "constant"
                 self.ignored[self.names[place]] = why
             elif same != k and np.array_equal(column, values[:, same], equal_nan=True):
@@ -181,7 +183,7 @@ def with_column(X: Any, name: str, value: float | str | None) -> Any:
         return X
     if hasattr(X, "columns"):
         return X.with_columns(type(X[name])(name, [value] * X.shape[0]))
-    X = X.astype(object if X.dtype.kind in "OSU" else np.float64)
+    X = X.astype(object if X.dtype.kind in "OSUb" else np.float64)
     X[:, int(name.removeprefix("x"))] = value
     return X
 
@@ -191,9 +193,18 @@ def column_names(X: Any) -> list[str]:
     if not hasattr(X, "columns"):
         return [f"x{k}" for k in range(X.shape[1])]
     names = [str(name) for name in X.columns]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    known = set(names)
+    if len(known) < len(names):
+        twice = Counter(names).most_common(1)[0][0]
         raise ShapeError(f"`X` has two columns named {twice!r}: rename or drop one of them")
+    for name in (name for name in names if name == INTERCEPT or PAIR in name):
+        parts = name.split(PAIR)
+        pairs = ((PAIR.join(parts[:k]), PAIR.join(parts[k:])) for k in range(1, len(parts)))
+        if name == INTERCEPT or any(known.issuperset(pair) for pair in pairs):
+            raise ShapeError(
+                f"`X` has a column named {name!r}, which is a name in explanations of a model: "
+                "rename it"
+            )
     return names
 
 
@@ -222,14 +233,14 @@ def _chosen(categorical: Any, names: Sequence[str]) -> set[int] | None:
         )
     if len(given) == len(names) and all(isinstance(one, bool) for one in given):
         return set(np.flatnonzero(given).tolist())
+    position = {name: k for k, name in enumerate(names)} | {k: k for k in range(len(names))}
     for one in given:
-        known = one in names if isinstance(one, str) else one in range(len(names))
-        if not known or isinstance(one, bool):
+        if isinstance(one, bool | list) or one not in position:
             raise ParameterError(
                 f"`categorical_features` names {one!r}, but X has the columns "
                 f"{', '.join(names[:10])}{', …' if len(names) > 10 else ''}"
             )
-    return {names.index(one) if isinstance(one, str) else int(one) for one in given}
+    return {position[one] for one in given}
 
 
 def _column(X: Any, k: int) -> Any:

@@ -6,12 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from apmax.tabular.columns import Table
+from apmax.tabular.columns import PAIR, Table
 from apmax.tabular.spline import Interpolation
 from apmax.validation import Floats
-
-PAIR = " × "
-"""Stands between the names of the columns of a pair."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 from apmax.binary_target import BinaryTarget, binary_target
 from apmax.errors import ShapeError
 from apmax.splits import Split, make_splits, restricted
-from apmax.tabular.columns import Columns, Table
+from apmax.tabular.columns import Columns, Table, column_names
 from apmax.validation import Floats
 
 
@@ -79,5 +79,7 @@ def checked_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
         raise ShapeError(
             f"`X` has shape {tuple(X.shape)}: it needs at least one row and one column"
         )
+    if reset:
+        column_names(X)  # its errors say what to rename
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     return X
