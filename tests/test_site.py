@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import apmax
 from tests.browser import DESKTOP, PHONE, needs_chromium, open_browser, resize
 
 pytest.importorskip("mkdocs", reason="mkdocs is not installed")
@@ -60,3 +61,25 @@ def test_pages_fit_both_screens_and_log_nothing(
             script = "return performance.getEntriesByType('resource').map(one => one.name)"
             foreign += [u for u in browser.execute_script(script) if not u.startswith(address)]
     assert (wide, logged, foreign) == ([], [], [])
+
+
+def test_every_page_has_search_dark_mode_copy_buttons_and_the_version(
+    site: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    address, _ = site
+    with open_browser(tmp_path) as browser:
+        resize(browser, DESKTOP)
+        browser.get(f"{address}/quickstart/")
+        found = {
+            name: browser.execute_script(f"return document.querySelectorAll('{selector}').length")
+            for name, selector in {
+                "search": "[data-md-component=search]",
+                "colour schemes": "[data-md-component=palette] input",
+                "copy buttons": "pre > .md-code__nav, .highlight .md-clipboard",
+            }.items()
+        }
+        assert found["search"] == 1
+        assert found["colour schemes"] == 2
+        assert found["copy buttons"] >= 5
+        footer = browser.execute_script("return document.querySelector('footer').textContent")
+        assert f"apmax {apmax.__version__}" in footer
