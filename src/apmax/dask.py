@@ -186,15 +186,33 @@ result_
         return self._local
 
     def decision_function(self, X: Any) -> Any:
-        """Return the log-odds of ``classes_[1]``, lazily."""
+        """Return the log-odds of ``classes_[1]``, lazily.
+
+        Parameters
+        ----------
+        X : Dask array or DataFrame
+            New data with the columns of `fit`.
+        """
         return self._mapped(X, "decision_function")
 
     def predict_proba(self, X: Any) -> Any:
-        """Return the probability of each class as a lazy Dask array."""
+        """Return the probability of each class as a lazy Dask array.
+
+        Parameters
+        ----------
+        X : Dask array or DataFrame
+            New data with the columns of `fit`.
+        """
         return self._mapped(X, "predict_proba", columns=2)
 
     def predict(self, X: Any) -> Any:
-        """Return the class with probability above one half, lazily."""
+        """Return the class with probability above one half, lazily.
+
+        Parameters
+        ----------
+        X : Dask array or DataFrame
+            New data with the columns of `fit`.
+        """
         return self._mapped(X, "predict", dtype=self.to_local().classes_.dtype)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -17,9 +17,10 @@ BEST = "best"
 
 
 class Standing(NamedTuple):
-    """One line of the leaderboard."""
+    """One line of a :class:`Leaderboard`."""
 
     model: str
+    """Name of the model, as in `models` of :class:`AutoAPClassifier`."""
     ap: float
     """Mean average precision over the held-out folds."""
     ap_se: float
@@ -82,6 +83,7 @@ class Leaderboard(Sequence[Standing]):
     """
 
     standings: tuple[Standing, ...]
+    """The lines, the best first; the leaderboard is a sequence of them."""
 
     @classmethod
     def of(
