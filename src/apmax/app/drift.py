@@ -252,6 +252,8 @@ def psi(profile: Mapping[str, Any], frame: Any, probabilities: Floats) -> list[S
     >>> known = profile(frame, {"amount": "number"}, p)
     >>> for shift in psi(known, frame + 1, p):
     ...     print(f"{shift.column}: {shift.psi:.2f}, {shift.size}")
+    predicted probability: 0.00, small
+    amount: 0.99, large
     """
     p = np.asarray(probabilities, dtype=np.float64)
     counts = [(SCORE, profile["probability"], _counts(profile["probability"], p))]

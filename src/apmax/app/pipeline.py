@@ -231,8 +231,8 @@ def load(path: str | os.PathLike[str]) -> ModelPipeline:
     -------
     ModelPipeline
         A fitted :class:`sklearn.pipeline.Pipeline` for pandas frames with the columns of the
-        training table. `predict` uses the threshold that ``apmax threshold`` has stored. Besides
-        the attributes of a pipeline it has `leaderboard_`, `operating_point_`, `explain` and `shifts`.
+        training table. `predict` uses the threshold that ``apmax threshold`` has stored. It
+        also has `leaderboard_`, `operating_point_`, `explain` and `shifts`.
 
     Examples
     --------

@@ -138,7 +138,16 @@ class PairEffect:
 
     Examples
     --------
-    TODO
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from apmax import AdditiveAPClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame({name: rng.choice(["low", "high"], 400) for name in ("x", "y")})
+    >>> y = (X["x"] == X["y"]) & (rng.random(400) < 0.5)
+    >>> model = AdditiveAPClassifier(interactions=1, cv=2).fit(X, y)
+    >>> *_, pair = model.shape_functions_.values()
+    >>> sorted([pair.first.name, pair.second.name]), pair.effect.shape
+    (['x', 'y'], (2, 2))
     """
 
     first: Margin

@@ -143,8 +143,8 @@ def model_report(
     ... )
     >>> model = train_model(old, model="logistic", folds=2).model
     >>> report = model_report(model, new, model.log_odds(new.X))
-    >>> [(shift.column, shift.size) for shift in report.drift]
-    [('predicted probability', 'small'), ('amount', 'small')]
+    >>> report.winner.name, [shift.column for shift in report.drift]
+    ('logistic', ['predicted probability', 'amount'])
     """
     y, probabilities = dataset.labels(), np.asarray(expit(log_odds))
     facts = {**provenance(dataset.source), **_labels(model)}
