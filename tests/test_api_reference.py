@@ -9,6 +9,7 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
 from types import ModuleType
@@ -121,10 +122,11 @@ def _parameters(function: Any) -> set[str]:
 
 def _texts_below(source: Any) -> set[str]:
     """Return the names in a module or class with a string below, which the site shows."""
-    (*_, tree) = [ast.parse(dedent(inspect.getsource(source)))]
-    body = tree.body if isinstance(source, ModuleType) else tree.body[0].body  # type: ignore[attr-defined]
+    body: list[Any] = ast.parse(dedent(inspect.getsource(source))).body
+    if inspect.isclass(source):
+        body = body[0].body
     names = set()
-    for line, below in zip(body, body[1:], strict=False):
+    for line, below in pairwise(body):
         targets = getattr(line, "targets", [getattr(line, "target", None)])
         if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
             names |= {target.id for target in targets if isinstance(target, ast.Name)}
@@ -138,16 +140,17 @@ def _has_example(value: Any) -> bool:
 def _is_shown_by_its_maker(record: str) -> bool:
     """Tell whether what returns a record, or has it as an attribute, has an example."""
     name = re.compile(rf"\b{record.rpartition('.')[2]}\b")
-    for maker in [*CALLS.values(), *(DESCRIBED[path] for path in OTHERS)]:
+    for path, maker in [*CALLS.items(), *((path, DESCRIBED[path]) for path in OTHERS)]:
         sections = _sections(maker)
         made = sections.get("Returns", "") + sections.get("Attributes", "")
-        if name.search(made) and _has_example(maker):
+        owner = DESCRIBED.get(path.rpartition(".")[0], maker)
+        if name.search(made) and (_has_example(maker) or _has_example(owner)):
             return True
     return False
 
 
 def test_the_tests_know_the_public_names() -> None:
-    assert len(OTHERS) > 25
+    assert len(OTHERS) >= 25
     assert len(RECORDS) > 15
     assert len(EXCEPTIONS) > 10
     assert len(FUNCTIONS) > 15
@@ -199,7 +202,7 @@ def test_a_call_explains_its_parameters_and_result(name: str) -> None:
     assert _parameters(CALLS[name]) - _documented(sections.get("Parameters", "")) == set()
     nothing = signature.return_annotation in ("None", None)
     # One sentence is enough for a method.
-    told = name in METHODS and re.match("Return|Yield|Tell", sections[""])
+    told = name in METHODS and re.search("[Rr]eturn|Tell", sections[""])
     assert nothing or told or "Returns" in sections
 
 
