@@ -53,21 +53,45 @@ class BinaryAPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes_: NDArray[Any]
 
     def decision_function(self, X: Any) -> Floats:
-        """Return the log-odds of ``classes_[1]``."""
+        """Return the log-odds of ``classes_[1]``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data of the same kind as in `fit`.
+        """
         raise NotImplementedError
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class with probability above one half."""
+        """Return the class with probability above one half.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data of the same kind as in `fit`.
+        """
         above_half = self.decision_function(X) > 0
         return np.asarray(self.classes_[above_half.astype(int)])
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of each class, in the order of ``classes_``."""
+        """Return the probability of each class, in the order of ``classes_``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data of the same kind as in `fit`.
+        """
         log_odds = self._calibrated_log_odds(X)
         return np.column_stack([expit(-log_odds), expit(log_odds)])  # accurate on both sides
 
     def predict_log_proba(self, X: Any) -> Floats:
-        """Return the logarithm of the probabilities, finite for any log-odds."""
+        """Return the logarithm of the probabilities, finite for any log-odds.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New data of the same kind as in `fit`.
+        """
         log_odds = self._calibrated_log_odds(X)
         return -np.column_stack([np.logaddexp(0.0, log_odds), np.logaddexp(0.0, -log_odds)])
 

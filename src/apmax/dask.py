@@ -98,14 +98,18 @@ result_
 
     Examples
     --------
-    The script examples/dask_cluster.py runs this on a local cluster::
+    A cluster of threads of this process; ``Client()`` starts one of processes:
 
-        client = Client()
-        X = da.random.default_rng(0).normal(size=(10_000, 5), chunks=(2_500, 5))
-        y = X[:, 0] + X[:, 1] > 2.5
-        model = DaskAPClassifier().fit(X, y)
-        scores = model.decision_function(X)  # lazy
-        average_precision(y, scores)  # APInterval(value=…, lower=…, upper=…)
+    >>> import dask.array as da
+    >>> from dask.distributed import Client
+    >>> from apmax.dask import DaskAPClassifier, average_precision
+    >>> X = da.random.default_rng(0).normal(size=(4_000, 3), chunks=(2_000, 3))
+    >>> y = X[:, 0] + X[:, 1] > 2.5
+    >>> with Client(processes=False, dashboard_address=None):
+    ...     model = DaskAPClassifier().fit(X, y)
+    ...     found = average_precision(y, model.decision_function(X))  # lazy scores
+    >>> found.value > 0.99, found.lower == found.upper
+    (True, True)
     """
 
     def __init__(
@@ -186,15 +190,33 @@ result_
         return self._local
 
     def decision_function(self, X: Any) -> Any:
-        """Return the log-odds of ``classes_[1]``, lazily."""
+        """Return the log-odds of ``classes_[1]``, lazily.
+
+        Parameters
+        ----------
+        X : Dask array or DataFrame
+            New data with the columns of `fit`.
+        """
         return self._mapped(X, "decision_function")
 
     def predict_proba(self, X: Any) -> Any:
-        """Return the probability of each class as a lazy Dask array."""
+        """Return the probability of each class as a lazy Dask array.
+
+        Parameters
+        ----------
+        X : Dask array or DataFrame
+            New data with the columns of `fit`.
+        """
         return self._mapped(X, "predict_proba", columns=2)
 
     def predict(self, X: Any) -> Any:
-        """Return the class with probability above one half, lazily."""
+        """Return the class with probability above one half, lazily.
+
+        Parameters
+        ----------
+        X : Dask array or DataFrame
+            New data with the columns of `fit`.
+        """
         return self._mapped(X, "predict", dtype=self.to_local().classes_.dtype)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -73,6 +73,7 @@ class Tracker:
     """
 
     name: str
+    """Name in messages."""
     remembers: bool = True
     """Whether rows of U are kept between rounds."""
     decays: bool = False
@@ -97,6 +98,7 @@ class Direction:
     """
 
     name: str
+    """Name in messages."""
     momentum: bool = True
     """Whether the step follows a moving average of the gradients."""
     second_moment: Literal["none", "moving", "running"] = "none"
@@ -125,13 +127,22 @@ class Schedule:
     """
 
     name: str
+    """Name in messages."""
     power: float = 0.0
     """A first value c becomes c / t**power."""
     fades: bool = False
     """Whether η also falls linearly to zero over a known number of rounds."""
 
     def at(self, first: float, t: Any) -> Any:
-        """Value of η, β₀ or β₁ at round `t` (a number or an array)."""
+        """Return the value of η, β₀ or β₁ at a round.
+
+        Parameters
+        ----------
+        first : float
+            The value at round 1.
+        t : int or array of int
+            The round, or several.
+        """
         if self.power == 0:
             return first
         if self.power == 0.5:
@@ -157,8 +168,11 @@ _DIRECTIONS = (
 _SCHEDULES = (Schedule("constant"), Schedule("inverse_sqrt", 0.5), Schedule("linear", fades=True))
 
 TRACKERS = Registry("tracker", {one.name: one for one in _TRACKERS})
+"""The trackers by their names; see the first table."""
 DIRECTIONS = Registry("direction", {one.name: one for one in _DIRECTIONS})
+"""The directions by their names; see the second table."""
 SCHEDULES = Registry("schedule", {one.name: one for one in _SCHEDULES})
+"""The schedules by their names: "constant", "inverse_sqrt" and "linear"."""
 PAIRS = Registry("pairs", {"population": True, "batch": False})
 """Whether pair sums are unbiased for all data."""
 FIRST_VISITS = Registry("first_visit", {"estimate": False, "zero": True})
@@ -247,6 +261,7 @@ _TABLE: tuple[tuple[Any, ...], ...] = (
 # fmt: on
 
 METHODS: Registry[Method] = Registry("method", {row[0]: Method(*row) for row in _TABLE})
+"""The methods by their names, and those that :func:`register` adds."""
 
 
 def register(method: Method) -> Method:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import apmax
 from apmax.app.decisions import Rule, choose
-from apmax.app.drift import DriftWarning
+from apmax.app.drift import DriftWarning, psi
 from apmax.app.features import TableEncoder
 from apmax.app.io import Dataset, load
 from apmax.app.model import Model, save_model
@@ -123,6 +123,25 @@ def test_predictions_in_python_warn_of_drift(model: Model, tmp_path: Path) -> No
         assert w[0].filename == __file__
     with pytest.raises(ParameterError, match="no column 'income'"):
         pipeline.predict(known.drop(columns="income"))
+
+
+def test_a_pipeline_returns_the_shifts_since_training(model: Model, tmp_path: Path) -> None:
+    save_model(model, tmp_path / "m.apmax")
+    pipeline = apmax.load(tmp_path / "m.apmax")
+    rich = made_loans(400, 5).replace({"city": {"?": None}})
+    rich["income"] *= 3
+    assert model.profile is not None
+    assert pipeline.shifts(rich) == psi(model.profile, rich, model.probability(rich))
+    sizes = {shift.column: shift.size for shift in pipeline.shifts(rich)}
+    assert (sizes["income"], sizes["city"]) == ("large", "small")
+
+
+def test_there_are_no_shifts_without_the_training_data(model: Model, tmp_path: Path) -> None:
+    save_model(replace(model, profile=None), tmp_path / "m.apmax")
+    pipeline = apmax.load(tmp_path / "m.apmax")
+    assert pipeline.shifts(NEW) == []
+    with pytest.raises(ParameterError, match=r"apmax\.load"):
+        clone(pipeline).shifts(NEW)
 
 
 def test_unknown_parameters_of_predict_are_an_error(model: Model, tmp_path: Path) -> None:

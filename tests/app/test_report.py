@@ -26,7 +26,6 @@ from apmax.app.report import (
     Report,
     ScoredModel,
     plot_precision_recall,
-    provenance,
     write_report,
     write_tables,
 )
@@ -42,6 +41,7 @@ from apmax.app.report.measures import (
     top_rows,
 )
 from apmax.app.report.page import number, probability, render, share
+from apmax.app.report.provenance import provenance
 from apmax.errors import InputError, ParameterError
 from apmax.tabular.effects import CategoryEffect
 from tests.app.cases import HOSTILE, full_report, make_scored

@@ -50,7 +50,10 @@ SCORE = "predicted probability"
 
 
 class DriftWarning(UserWarning):
-    """New data differ from the training data of a model."""
+    """New data differ from the training data of a model.
+
+    Issued by the predictions of a :class:`ModelPipeline`, once per column.
+    """
 
 
 def training_warnings(encoder: TablePreprocessor, frame: Any) -> list[str]:
@@ -158,10 +161,12 @@ def _describe(name: str, bad: Any, known: Any, problem: str, use: str) -> str:
 
 
 class Shift(NamedTuple):
-    """How far the distribution of one column moved."""
+    """How far the distribution of one column moved; :func:`psi` returns it."""
 
     column: str
+    """The column, or "predicted probability"."""
     psi: float
+    """Population stability index; 0 if nothing changed."""
     noise: float
     """The PSI of all columns of two samples of one distribution is below it in 99 % of cases."""
     size: str
@@ -169,13 +174,33 @@ class Shift(NamedTuple):
 
 
 def profile(frame: Any, kinds: Mapping[str, str], probabilities: Floats) -> dict[str, Any]:
-    """Return what `psi` needs to know of the training data, as plain data for a model file.
+    """Return what `psi` needs to know of the training data.
 
-    These are the number of rows, and the bins with their shares for the probabilities and for each
-    column of a table. `kinds` tells which columns are numbers and categories; dates are left out,
-    because new data are later than the training data in any case. `probabilities` are best from
-    cross-validation, because those of rows that the model was fitted to are too extreme, unless
-    :func:`has_few_values`.
+    Parameters
+    ----------
+    frame : DataFrame or matrix
+        The training data; of a matrix only the probabilities are described.
+    kinds : mapping of str to str
+        "number" or "category" for each column. Columns of kind "date" are left out, because new
+        data are later than the training data in any case.
+    probabilities : array-like of shape (n,)
+        Predicted probabilities of the rows, best from cross-validation: those of rows that the
+        model was fitted to are too extreme, unless many rows share one probability.
+
+    Returns
+    -------
+    dict
+        The number of rows, and bins with their shares, as plain data for a JSON file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from apmax.app.drift import profile
+    >>> frame = pd.DataFrame({"city": ["Rome", "Rome", "Oslo", None]})
+    >>> known = profile(frame, {"city": "category"}, np.array([0.1, 0.1, 0.2, 0.4]))
+    >>> known["columns"]["city"]  # the last two shares are of other categories and missing
+    {'levels': ['Rome', 'Oslo'], 'shares': [0.5, 0.25, 0.0, 0.25]}
     """
     columns: dict[str, Any] = {}
     if hasattr(frame, "columns"):
@@ -203,7 +228,32 @@ def has_few_values(probabilities: Floats) -> bool:
 def psi(profile: Mapping[str, Any], frame: Any, probabilities: Floats) -> list[Shift]:
     """Return the shift of the predicted probabilities and of each column, the largest first.
 
-    Columns of the profile that the data do not have are skipped.
+    Parameters
+    ----------
+    profile : mapping
+        What :func:`profile` returned for the training data.
+    frame : DataFrame or matrix
+        New rows. Columns of the profile that they do not have are skipped.
+    probabilities : array-like of shape (n,)
+        Predicted probabilities of the new rows.
+
+    Returns
+    -------
+    list of Shift
+        That of the predicted probabilities, then those of the columns, the largest first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from apmax.app.drift import profile, psi
+    >>> rng = np.random.default_rng(0)
+    >>> frame, p = pd.DataFrame({"amount": rng.normal(size=1000)}), rng.random(1000)
+    >>> known = profile(frame, {"amount": "number"}, p)
+    >>> for shift in psi(known, frame + 1, p):
+    ...     print(f"{shift.column}: {shift.psi:.2f}, {shift.size}")
+    predicted probability: 0.00, small
+    amount: 0.99, large
     """
     p = np.asarray(probabilities, dtype=np.float64)
     counts = [(SCORE, profile["probability"], _counts(profile["probability"], p))]

@@ -52,9 +52,9 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    min_frequency : int
+    min_frequency : int, default=5
         Categories with fewer rows are rare.
-    max_categories : int
+    max_categories : int, default=1000
         Largest number of categories per column; further ones are rare as well.
 
     Attributes
@@ -90,7 +90,20 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.max_categories = max_categories
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the kinds of the columns, formats of dates, and categories."""
+        """Learn the kinds of the columns, formats of dates, and categories.
+
+        Parameters
+        ----------
+        X : DataFrame
+            The training table, without the target.
+        y : object, optional
+            Ignored.
+
+        Returns
+        -------
+        TablePreprocessor
+            The fitted preprocessor.
+        """
         if not hasattr(X, "columns"):
             raise ShapeError("a table with named columns is needed: pass a pandas DataFrame")
         if X.shape[1] == 0:
@@ -111,7 +124,20 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def fit_kinds(self, X: Any, kinds: Mapping[str, str]) -> Self:
-        """Learn from columns whose kinds, numbers and categories, are known."""
+        """Learn from columns whose kinds, numbers and categories, are known.
+
+        Parameters
+        ----------
+        X : DataFrame
+            The training table, without the target.
+        kinds : mapping of str to str
+            "number" or "category" for each column to use.
+
+        Returns
+        -------
+        TablePreprocessor
+            The fitted preprocessor.
+        """
         self.unused_ = []
         self._learn(X.rename(columns=str), {name: (kind, "") for name, kind in kinds.items()})
         return self
@@ -131,7 +157,13 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         }
 
     def transform(self, X: Any) -> Any:
-        """Return these rows as numbers and categories; columns are found by name."""
+        """Return these rows as numbers and categories; columns are found by name.
+
+        Parameters
+        ----------
+        X : DataFrame
+            Rows with the columns of the training table, in any order.
+        """
         import pandas as pd
 
         check_is_fitted(self, "kinds_")
@@ -139,13 +171,25 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return pd.DataFrame(self._parts(X.rename(columns=str)), index=X.index)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return the names of the columns of the result."""
+        """Return the names of the columns of the result.
+
+        Parameters
+        ----------
+        input_features : object, optional
+            Ignored.
+        """
         parts = {DATE: (" (years)", " (month)", " (weekday)")}
         names = [name + end for name, kind in self.kinds_.items() for end in parts.get(kind, ("",))]
         return np.array(names, dtype=object)
 
     def categories(self, name: str) -> tuple[list[str], set[str]]:
-        """Return the frequent categories of a column, and the rare ones."""
+        """Return the frequent categories of a column, and the rare ones.
+
+        Parameters
+        ----------
+        name : str
+            A column of categories in the result.
+        """
         kept, rare = self.levels_[name]
         return list(kept), set(rare)
 
@@ -201,7 +245,13 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return parts
 
     def check_columns(self, X: Any) -> None:
-        """Raise ParameterError if a column of training is absent, or ShapeError for a matrix."""
+        """Raise ParameterError if a column of training is absent, or ShapeError for a matrix.
+
+        Parameters
+        ----------
+        X : DataFrame
+            The rows to check.
+        """
         if not hasattr(X, "columns"):
             raise ShapeError("the model was trained on a table with named columns: pass a table")
         present = {str(name) for name in X.columns}

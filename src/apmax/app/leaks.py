@@ -53,13 +53,14 @@ Remedy = Callable[[str, str], str]
 
 @dataclass(frozen=True)
 class Finding:
-    """A reason to distrust the data, and what to do."""
+    """A reason to distrust the data, and what to do; :func:`check_table` returns it."""
 
     column: str | None
     """The column, or None if the finding is about rows."""
     kind: str
     """"copy", "missing", "order", "strong", "identifier" or "test"."""
     message: str
+    """What was found, and what to do about it, in one sentence."""
 
 
 def refuse(findings: Sequence[Finding]) -> None:

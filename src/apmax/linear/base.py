@@ -87,6 +87,11 @@ class LinearAPModel(BinaryAPClassifier):
         """Return the log-odds of ``classes_[1]``, a linear function of X.
 
         If `pos_label_` is ``classes_[0]``, lower values mean more likely positive.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            New data.
         """
         check_is_fitted(self, "coef_")
         X = validate_data(self, X, accept_sparse="csr", reset=False)

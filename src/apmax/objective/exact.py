@@ -36,7 +36,10 @@ from apmax.validation import (
 
 @dataclass(frozen=True, eq=False)
 class SurrogateAP:
-    """Surrogate average precision of one set of scores, and its gradient."""
+    """Surrogate average precision of one set of scores, and its gradient.
+
+    :func:`surrogate_ap` returns it.
+    """
 
     value: float
     """ÂP of eq. (2), between 0 and 1; larger is better."""

@@ -63,11 +63,25 @@ class Surrogate:
     slope: PairFunction
 
     def lower_bound(self, gamma: float) -> float:
-        """Return C of Assumption 1, ℓ(0)."""
+        """Return C of Assumption 1, ℓ(0).
+
+        Parameters
+        ----------
+        gamma : float
+            γ of the surrogate.
+        """
         return float(self.value(np.zeros(1), gamma)[0])
 
     def upper_bound(self, gamma: float, spread: float = 1.0) -> float:
-        """Return M of Assumption 1, ℓ at the largest difference of two scores."""
+        """Return M of Assumption 1, ℓ at the largest difference of two scores.
+
+        Parameters
+        ----------
+        gamma : float
+            γ of the surrogate.
+        spread : float, default=1.0
+            The largest difference of two scores.
+        """
         return float(self.value(np.array([float(spread)]), gamma)[0])
 
 

@@ -275,7 +275,13 @@ class AdditiveAPClassifier(EffectPlots, AllRowsMixin, BinaryAPClassifier):
         return mean_held_out(splits, found, target.positive.size)
 
     def decision_function(self, X: Any) -> Floats:
-        """Return the log-odds of ``classes_[1]``."""
+        """Return the log-odds of ``classes_[1]``.
+
+        Parameters
+        ----------
+        X : array-like, pandas or polars DataFrame of shape (n_samples, n_features)
+            New data with the columns of `fit`.
+        """
         log_odds = self._log_odds(self._table(X))
         return log_odds if self.pos_label_ == self.classes_[1] else -log_odds
 

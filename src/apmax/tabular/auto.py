@@ -153,7 +153,15 @@ class AutoAPClassifier(EffectPlots, FilesMixin, BinaryAPClassifier):
     ) -> AutoAPClassifier:
         """Compare the models by cross-validation and keep the best.
 
-        Parameters are those of :meth:`AdditiveAPClassifier.fit`.
+        Parameters
+        ----------
+        X, y, sample_weight, groups
+            As in :meth:`AdditiveAPClassifier.fit`.
+
+        Returns
+        -------
+        AutoAPClassifier
+            The fitted estimator.
         """
         names = self._checked_names()
         seed = self.random_state
@@ -194,7 +202,13 @@ class AutoAPClassifier(EffectPlots, FilesMixin, BinaryAPClassifier):
         return self
 
     def decision_function(self, X: Any) -> Floats:
-        """Return the log-odds of ``classes_[1]``."""
+        """Return the log-odds of ``classes_[1]``.
+
+        Parameters
+        ----------
+        X : array-like, pandas or polars DataFrame of shape (n_samples, n_features)
+            New data with the columns of `fit`.
+        """
         check_is_fitted(self, "best_")
         X = checked_rows(self, X, reset=False)
         matrix = encoded(self.columns_.transform(X))

@@ -13,12 +13,27 @@ from apmax.validation import Floats
 
 @dataclass(frozen=True, eq=False)
 class NumberEffect:
-    """A function of one number: linear between the grid points, constant outside."""
+    """A function of one number: linear between the grid points, constant outside.
+
+    An entry of `shape_functions_` of :class:`AdditiveAPClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from apmax import AdditiveAPClassifier
+    >>> X, y = load_breast_cancer(as_frame=True, return_X_y=True)
+    >>> model = AdditiveAPClassifier(cv=2).fit(X[["mean area"]], y)
+    >>> effect = model.shape_functions_["mean area"]
+    >>> bool(effect.effect[0] > effect.effect[-1])  # small areas are of class 1
+    True
+    """
 
     name: str
+    """Name of the column."""
     column: int
     """Position among the numeric columns."""
     grid: Floats
+    """Grid points, ascending."""
     effect: Floats
     """Contribution to the log-odds at each grid point."""
     missing: float
@@ -46,13 +61,29 @@ class NumberEffect:
 
 @dataclass(frozen=True, eq=False)
 class CategoryEffect:
-    """A contribution per category; new categories contribute 0 unless there is "(other)"."""
+    """A contribution per category; new categories contribute 0 unless there is "(other)".
+
+    An entry of `shape_functions_` of :class:`AdditiveAPClassifier`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from apmax import AdditiveAPClassifier
+    >>> X = pd.DataFrame({"city": ["Oslo", "Rome", "Rome", "Rome"] * 50})
+    >>> model = AdditiveAPClassifier(cv=2).fit(X, [1, 0, 0, 1, 0, 0, 0, 0] * 25)
+    >>> effect = model.shape_functions_["city"]
+    >>> effect.levels, bool(effect.effect[0] > effect.effect[1])
+    (['Oslo', 'Rome'], True)
+    """
 
     name: str
+    """Name of the column."""
     column: int
     """Position among the categorical columns."""
     levels: list[str]
+    """Names of the categories."""
     effect: Floats
+    """Contribution to the log-odds of each category."""
     density: Floats
     """Share of the training weight of each category."""
 
@@ -98,10 +129,28 @@ class Margin:
 
 @dataclass(frozen=True, eq=False)
 class PairEffect:
-    """A function of two columns: bilinear between the knots of numbers."""
+    """A function of two columns: bilinear between the knots of numbers.
+
+    An entry of `shape_functions_` of :class:`AdditiveAPClassifier` with ``interactions`` above 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from apmax import AdditiveAPClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame({name: rng.choice(["low", "high"], 400) for name in ("x", "y")})
+    >>> y = (X["x"] == X["y"]) & (rng.random(400) < 0.5)
+    >>> model = AdditiveAPClassifier(interactions=1, cv=2).fit(X, y)
+    >>> *_, pair = model.shape_functions_.values()
+    >>> sorted([pair.first.name, pair.second.name]), pair.effect.shape
+    (['x', 'y'], (2, 2))
+    """
 
     first: Margin
+    """The first column: its name, and its values or categories."""
     second: Margin
+    """The second column, likewise."""
     effect: Floats
     """Contribution at each pair of knots or categories, shape (first.size, second.size)."""
     missing: float

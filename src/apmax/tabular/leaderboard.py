@@ -17,9 +17,18 @@ BEST = "best"
 
 
 class Standing(NamedTuple):
-    """One line of the leaderboard."""
+    """One line of a :class:`Leaderboard`.
+
+    Examples
+    --------
+    >>> from apmax.tabular import Leaderboard, Standing
+    >>> Leaderboard((Standing("logistic", 0.61, 0.02, 0.0, 0.0, 0.21, 0.5, chosen=True),))
+    model             AP ± SE  to the best ± SE  log-loss  seconds
+    logistic  0.6100 ± 0.0200              best    0.2100      0.5  ←
+    """
 
     model: str
+    """Name of the model, as in `models` of :class:`AutoAPClassifier`."""
     ap: float
     """Mean average precision over the held-out folds."""
     ap_se: float
@@ -82,6 +91,7 @@ class Leaderboard(Sequence[Standing]):
     """
 
     standings: tuple[Standing, ...]
+    """The lines, the best first; the leaderboard is a sequence of them."""
 
     @classmethod
     def of(

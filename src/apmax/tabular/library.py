@@ -30,7 +30,8 @@ BOOSTING = {
 """Leaves per tree and number of trees."""
 EXTRA_TREES, RANDOM_FOREST = "extra-trees", "random-forest"
 NAMES = (LOGISTIC, ADDITIVE, *BOOSTING, EXTRA_TREES, RANDOM_FOREST, STACK)
-"""All models, the simplest first."""
+"""Names of all models, the simplest first: "logistic", "additive", "boosting-5x100",
+"boosting-20x100", "boosting-20x300", "extra-trees", "random-forest" and "stack"."""
 TREES = 200
 """Trees of a forest."""
 LARGEST = 1e30

@@ -51,7 +51,14 @@ class BatchLoss(SkippingLoss):
         self.process_group = process_group
 
     def forward(self, scores: Tensor, labels: Tensor) -> Tensor:
-        """Return the loss of this batch."""
+        """Return the loss of this batch.
+
+        Parameters
+        ----------
+        scores, labels : Tensor of shape (B,) or (B, L)
+            Scores and labels of the batch. Labels are bool, {0, 1} or {-1, 1}; with L > 1 columns
+            they are 1, 0, and NaN or -1 for a missing label.
+        """
         return self._of_batch(scores, labels, None)
 
     def _of_batch(self, scores: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:

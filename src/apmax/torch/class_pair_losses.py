@@ -134,7 +134,13 @@ class PartialAUCLoss(ClassPairLoss):
         super()._load_from_state_dict(state, prefix, *rest)
 
     def forward(self, scores: Tensor, index: Tensor, labels: Any = None) -> Tensor:
-        """Update U and return the loss of the batch; see :class:`APLoss`."""
+        """Update U and return the loss of the batch.
+
+        Parameters
+        ----------
+        scores, index, labels
+            As in :meth:`APLoss.forward`.
+        """
         is_logit = self.from_logits and isinstance(scores, Tensor) and scores.is_floating_point()
         values = torch.sigmoid(scores) if is_logit else scores
         result: Tensor = super().forward(values, index, labels)

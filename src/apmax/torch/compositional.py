@@ -172,7 +172,13 @@ class CompositionalLoss(nn.Module):
 
     @torch.no_grad()
     def tracked(self, rows: Tensor | None = None) -> Tensor:
-        """Return the current U, with pending decay applied; NaN for rows not yet visited."""
+        """Return the current U, with pending decay applied; NaN for rows not yet visited.
+
+        Parameters
+        ----------
+        rows : Tensor of shape (r,), optional
+            Rows of U to return; by default all.
+        """
         written = self.written_at if rows is None else self.written_at[rows]
         u = self.U if rows is None else self.U[rows]
         if self.tracker.decays and not self.tracker.normalised:

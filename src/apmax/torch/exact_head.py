@@ -37,7 +37,10 @@ GAIN_PER_TOL = 0.1
 
 @dataclass(frozen=True)
 class HeadFit:
-    """How the last layer was fitted, with one entry per label."""
+    """How the last layer was fitted, with one entry per label.
+
+    :meth:`ExactAPHead.fit` returns it.
+    """
 
     layer: str
     """Name of the layer in the network."""
@@ -160,6 +163,11 @@ class ExactAPHead:
             Name of the layer, or the layer. None is the linear layer that is called last.
         unpack : callable, default=None
             Function of a batch that returns (inputs, labels), for other batches.
+
+        Returns
+        -------
+        HeadFit
+            What was chosen, and the gains in AP.
         """
 
         def collect() -> tuple[Tensor, ...]:

@@ -50,6 +50,13 @@ def from_table(
     **options
         Other parameters of :class:`APLoss`.
 
+    Returns
+    -------
+    loss : APLoss
+        With the tracker and the surrogate of the method.
+    optimizer : Optimizer
+        With the direction of the method.
+
     Examples
     --------
     >>> import torch

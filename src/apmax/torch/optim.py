@@ -61,7 +61,13 @@ class DirectedOptimizer(Optimizer):
         super().__init__(params, defaults)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group with its own lr, betas and penalties, after checking them."""
+        """Add a group with its own lr, betas and penalties, after checking them.
+
+        Parameters
+        ----------
+        param_group : dict
+            "params", and any parameters of the constructor to change for them.
+        """
         for key in set(param_group) - set(self.defaults) - {"params"}:
             near = difflib.get_close_matches(key, self.defaults, n=1, cutoff=0.75)
             if key in MEANINGS:
@@ -77,7 +83,13 @@ class DirectedOptimizer(Optimizer):
         super().add_param_group({**param_group, **records})
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a checkpoint; one of another optimizer raises before anything changes."""
+        """Load a checkpoint; one of another optimizer raises before anything changes.
+
+        Parameters
+        ----------
+        state_dict : dict
+            What `state_dict` of the same optimizer returned.
+        """
         for group in state_dict["param_groups"]:
             missing = sorted(set(self.defaults) - set(group))
             if missing:
@@ -98,7 +110,13 @@ class DirectedOptimizer(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Perform one step and return the value of the closure."""
+        """Perform one step and return the value of the closure.
+
+        Parameters
+        ----------
+        closure : callable, optional
+            Function that evaluates the loss again and returns it.
+        """
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -65,12 +65,25 @@ class ResumableBatchSampler(Sampler[list[int]]):
             yield batch
 
     def state_dict(self, batches_done: int | None = None) -> dict[str, Any]:
-        """Return the position in the pass; set `batches_done` if training is behind the sampler."""
+        """Return the position in the pass.
+
+        Parameters
+        ----------
+        batches_done : int, optional
+            Number of batches trained, if training is behind the sampler, as with the workers of a
+            DataLoader. The default is the number of batches drawn.
+        """
         done = self._done if batches_done is None else self._checked_done(batches_done)
         return {"generator": self._start, "batches_done": done, "data": self._identity()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume: the next iteration yields the batch after the last one done."""
+        """Resume: the next iteration yields the batch after the last one done.
+
+        Parameters
+        ----------
+        state : dict
+            What `state_dict` of a sampler of the same data and sizes returned.
+        """
         if state.get("data") != self._identity():
             raise ParameterError(
                 f"the checkpoint has other data or batches ({state.get('data')} instead of "

@@ -5,7 +5,6 @@ from __future__ import annotations
 from apmax.app.report.model_reports import model_report, training_report
 from apmax.app.report.page import write_report
 from apmax.app.report.plots import plot_calibration, plot_distributions, plot_precision_recall
-from apmax.app.report.provenance import provenance
 from apmax.app.report.results import Report, ScoredModel
 from apmax.app.report.tables import write_tables
 
@@ -16,7 +15,6 @@ __all__ = [
     "plot_calibration",
     "plot_distributions",
     "plot_precision_recall",
-    "provenance",
     "training_report",
     "write_report",
     "write_tables",

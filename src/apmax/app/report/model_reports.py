@@ -35,8 +35,40 @@ def training_report(
 ) -> Report:
     """Return a report of all models that were compared, on the rows that they were not fitted to.
 
-    `dataset` is the one that `train_model` was given; the default title is the name of its file.
-    The other arguments are as in :class:`Report`.
+    Parameters
+    ----------
+    trained : TrainedModel
+        What `apmax.app.training.train_model` returned.
+    dataset : Dataset
+        The data that it was given, from `apmax.app.io.load`.
+    title : str, optional
+        Heading of the page; by default the name of the file.
+    warnings : sequence of str, optional
+        Problems that are shown first, one sentence each.
+    command : str, optional
+        The command that writes this report.
+
+    Returns
+    -------
+    Report
+        For :func:`write_report` and :func:`write_tables`.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from apmax.app.io import Dataset
+    >>> from apmax.app.report import training_report
+    >>> from apmax.app.training import train_model
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame({"amount": rng.normal(size=400)})
+    >>> y = X["amount"] + rng.normal(size=400) > 2
+    >>> loans = Dataset(X, y.to_numpy(), Path("loans.csv"), "True", "False")
+    >>> trained = train_model(loans, model="logistic", folds=2)
+    >>> report = training_report(trained, loans)
+    >>> report.title, [one.name for one in report.results]
+    ('loans.csv', ['logistic'])
     """
     y, model = dataset.labels(), trained.model
     seen = ~np.any([np.isnan(one) for one in trained.out_of_fold.values()], axis=0)
@@ -75,8 +107,44 @@ def model_report(
 ) -> Report:
     """Return a report of one model on labelled data, with the drift since its training.
 
-    `log_odds` are those of the model for rows that it was not fitted to; `note` says where they
-    come from. The other arguments are as in :class:`Report`.
+    Parameters
+    ----------
+    model : Model
+        What `apmax.app.model.load_model` returns.
+    dataset : Dataset
+        Labelled rows that the model was not fitted to, from `apmax.app.io.load`.
+    log_odds : ndarray of shape (n,)
+        The model's log-odds of these rows, ``model.log_odds(dataset.X)``.
+    warnings : sequence of str, optional
+        Problems that are shown first, one sentence each.
+    command : str, optional
+        The command that writes this report.
+    note : str, optional
+        Where the log-odds come from.
+
+    Returns
+    -------
+    Report
+        For :func:`write_report` and :func:`write_tables`.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from apmax.app.io import Dataset
+    >>> from apmax.app.report import model_report
+    >>> from apmax.app.training import train_model
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame({"amount": rng.normal(size=400)})
+    >>> y = X["amount"] + rng.normal(size=400) > 2
+    >>> old, new = (
+    ...     Dataset(X[k::2], y[k::2].to_numpy(), Path("loans.csv"), "True", "False") for k in (0, 1)
+    ... )
+    >>> model = train_model(old, model="logistic", folds=2).model
+    >>> report = model_report(model, new, model.log_odds(new.X))
+    >>> report.winner.name, [shift.column for shift in report.drift]
+    ('logistic', ['predicted probability', 'amount'])
     """
     y, probabilities = dataset.labels(), np.asarray(expit(log_odds))
     facts = {**provenance(dataset.source), **_labels(model)}

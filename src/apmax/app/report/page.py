@@ -72,6 +72,27 @@ def write_report(report: Report, path: str | os.PathLike[str]) -> Path:
 
     The page loads nothing and works offline. Missing folders are created, and the file is
     replaced atomically.
+
+    Parameters
+    ----------
+    report : Report
+        The content.
+    path : str or path
+        The file to write.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from apmax.app.report import Report, ScoredModel, write_report
+    >>> report = Report("Loans", [ScoredModel("model", [1, 0, 0, 0], [0.9, 0.4, 0.2, 0.1])])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report(report, f"{folder}/loans.html").name
+    'loans.html'
     """
     target, page = Path(path), render(report)
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -46,7 +46,28 @@ TICKS = (0.01, 0.1, 0.5, 0.9, 0.99, 1e-3, 0.999, 1e-4, 0.9999, 0.03, 0.3, 0.7, 0
 
 
 def plot_precision_recall(results: Sequence[ScoredModel], winner: int = 0) -> Axes:
-    """Plot precision against recall, and a 95 % bootstrap band of one model."""
+    """Plot precision against recall, and a 95 % bootstrap band of one model.
+
+    Parameters
+    ----------
+    results : sequence of ScoredModel
+        Models scored on the same rows.
+    winner : int, default=0
+        Position of the model with a band; the others are grey.
+
+    Returns
+    -------
+    matplotlib Axes
+        Of a new figure, for example for ``axes.figure.savefig("plot.pdf")``.
+
+    Examples
+    --------
+    >>> from apmax.app.report import ScoredModel, plot_precision_recall
+    >>> result = ScoredModel("model", [1, 0, 0, 0], [0.9, 0.4, 0.2, 0.1])
+    >>> axes = plot_precision_recall([result])
+    >>> axes.get_ylabel()
+    'precision'
+    """
     curves = [(result, count_alerts(result), bootstrap_band(result)) for result in results]
     axes = draw_precision_recall(curves, winner, bands=[winner])
     for label in axes.legend(frameon=False).get_texts():
@@ -80,7 +101,26 @@ def draw_precision_recall(
 
 
 def plot_calibration(result: ScoredModel) -> Axes:
-    """Plot the share of positives against the mean probability of the bins of the test."""
+    """Plot the share of positives against the mean probability of the bins of the test.
+
+    Parameters
+    ----------
+    result : ScoredModel
+        The model and the rows.
+
+    Returns
+    -------
+    matplotlib Axes
+        Of a new figure, for example for ``axes.figure.savefig("plot.pdf")``.
+
+    Examples
+    --------
+    >>> from apmax.app.report import ScoredModel, plot_calibration
+    >>> result = ScoredModel("model", [1, 0, 0, 0], [0.9, 0.4, 0.2, 0.1])
+    >>> axes = plot_calibration(result)
+    >>> axes.get_ylabel()
+    'share of positives'
+    """
     axes = _new_axes()
     axes.plot([0, 1], [0, 1], color=CONTEXT, linewidth=1, linestyle=":")
     bins = calibration(result)
@@ -100,7 +140,26 @@ def plot_calibration(result: ScoredModel) -> Axes:
 
 
 def plot_distributions(result: ScoredModel) -> Axes:
-    """Plot the probabilities of positives and of negatives on the scale of log-odds."""
+    """Plot the probabilities of positives and of negatives on the scale of log-odds.
+
+    Parameters
+    ----------
+    result : ScoredModel
+        The model and the rows.
+
+    Returns
+    -------
+    matplotlib Axes
+        Of a new figure, for example for ``axes.figure.savefig("plot.pdf")``.
+
+    Examples
+    --------
+    >>> from apmax.app.report import ScoredModel, plot_distributions
+    >>> result = ScoredModel("model", [1, 0, 0, 0], [0.9, 0.4, 0.2, 0.1])
+    >>> axes = plot_distributions(result)
+    >>> axes.get_xlabel()
+    'predicted probability'
+    """
     axes = _new_axes()
     log_odds = logit(np.clip(result.probabilities, 1e-5, 1 - 1e-5))
     low, high = float(log_odds.min()), float(log_odds.max())

@@ -23,11 +23,21 @@ from apmax.validation import (
 
 @dataclass(frozen=True, eq=False)
 class ScoredModel:
-    """A model's probabilities of labelled rows that it was not fitted to."""
+    """A model's probabilities of labelled rows that it was not fitted to.
+
+    Examples
+    --------
+    >>> from apmax.app.report import ScoredModel
+    >>> ScoredModel("model", [1, 0, 0, 0], [0.9, 0.4, 0.2, 0.1]).prevalence
+    0.25
+    """
 
     name: str
+    """Name of the model."""
     y: Mask
+    """Labels: bool, {0, 1} or {-1, 1}; stored as bool."""
     probabilities: Floats
+    """Probabilities of the positive class, in [0, 1]."""
     weight: Floats | None = None
     """Sample weights; a weight of 2 equals the row twice. Rows of weight 0 are left out."""
 
@@ -60,12 +70,25 @@ class ScoredModel:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """Everything that one report shows; empty parts are left out of the page."""
+    """Everything that one report shows; empty parts are left out of the page.
+
+    :func:`training_report` and :func:`model_report` make one of a model of apmax. A model of any
+    other library needs a title and its probabilities.
+
+    Examples
+    --------
+    >>> from apmax.app.report import Report, ScoredModel
+    >>> report = Report("Loans", [ScoredModel("model", [1, 0, 0, 0], [0.9, 0.4, 0.2, 0.1])])
+    >>> report.winner.name
+    'model'
+    """
 
     title: str
+    """Heading of the page."""
     results: Sequence[ScoredModel]
     """Models scored on the same rows."""
     leaderboard: Leaderboard | None = None
+    """The models that were compared in training."""
     on_new_data: bool = False
     """Whether the rows are others than those of the leaderboard's folds."""
     advice: str = ""

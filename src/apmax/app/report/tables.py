@@ -18,7 +18,30 @@ Row = dict[str, Any]
 
 
 def write_tables(report: Report, folder: Path) -> list[Path]:
-    """Write one CSV file per table that has rows, and return the files."""
+    """Write one CSV file per table that has rows.
+
+    Parameters
+    ----------
+    report : Report
+        The content.
+    folder : Path
+        Folder of the files; it is created if it is missing.
+
+    Returns
+    -------
+    list of Path
+        The files.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from apmax.app.report import Report, ScoredModel, write_tables
+    >>> report = Report("Loans", [ScoredModel("model", [1, 0, 0, 0], [0.9, 0.4, 0.2, 0.1])])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [file.name for file in write_tables(report, Path(folder))][:2]
+    ['metrics.csv', 'operating_points.csv']
+    """
     folder.mkdir(parents=True, exist_ok=True)
     files = {folder / f"{name}.csv": rows for name, rows in tables(report).items() if rows}
     for file, rows in files.items():
