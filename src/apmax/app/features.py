@@ -124,20 +124,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def fit_kinds(self, X: Any, kinds: Mapping[str, str]) -> Self:
-        """Learn from columns whose kinds, numbers and categories, are known.
-
-        Parameters
-        ----------
-        X : DataFrame
-            The training table, without the target.
-        kinds : mapping of str to str
-            "number" or "category" for each column to use.
-
-        Returns
-        -------
-        TablePreprocessor
-            The fitted preprocessor.
-        """
+        """Learn from columns whose kinds, numbers and categories, are known."""
         self.unused_ = []
         self._learn(X.rename(columns=str), {name: (kind, "") for name, kind in kinds.items()})
         return self
@@ -245,13 +232,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return parts
 
     def check_columns(self, X: Any) -> None:
-        """Raise ParameterError if a column of training is absent, or ShapeError for a matrix.
-
-        Parameters
-        ----------
-        X : DataFrame
-            The rows to check.
-        """
+        """Raise ParameterError if a column of training is absent, or ShapeError for a matrix."""
         if not hasattr(X, "columns"):
             raise ShapeError("the model was trained on a table with named columns: pass a table")
         present = {str(name) for name in X.columns}

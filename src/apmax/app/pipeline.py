@@ -26,6 +26,11 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
     Predictions of a table that differs from the training table give a :class:`DriftWarning` for
     each column: empty columns, values of another type, and mostly new categories.
 
+    Parameters
+    ----------
+    steps, transform_input, memory, verbose
+        As in :class:`sklearn.pipeline.Pipeline`; :func:`load` sets them.
+
     Attributes
     ----------
     leaderboard_ : Leaderboard
@@ -34,11 +39,6 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
         `predict` uses its `threshold`; it also has `precision` and `recall`. It is the one that
         ``apmax threshold`` has stored, if any, and can be set to what :func:`apmax.operating_point`
         returns; :func:`save` stores it.
-
-    Parameters
-    ----------
-    steps, transform_input, memory, verbose
-        As in :class:`sklearn.pipeline.Pipeline`; :func:`load` sets them.
 
     Examples
     --------
