@@ -35,6 +35,23 @@ def standard_error(values: Floats, test_share: float) -> Floats:
     return np.asarray(values.std(axis=-1, ddof=1) * np.sqrt(1.0 / folds + overlap))
 
 
+def with_most_rows(splits: Sequence[Split], positive: Mask) -> list[int]:
+    """Return the splits whose models resemble one of all rows: those with the most training rows.
+
+    With forward chaining, early models have seen a part of the rows only, and their scores are on
+    another scale. Splits with at least 90 % of the rows of the largest are returned, and smaller
+    ones until 50 positives are held out.
+    """
+    sizes = np.array([train.size for train, _ in splits])
+    found: list[int] = []
+    for k in np.argsort(-sizes, kind="stable"):
+        held_out = sum(int(positive[splits[one][1]].sum()) for one in found)
+        if sizes[k] < 0.9 * sizes.max() and held_out >= 50:
+            break
+        found.append(int(k))
+    return sorted(found)
+
+
 def restricted(splits: Sequence[Split], rows: NDArray[np.intp], n: int) -> list[Split]:
     """Return splits of `n` rows restricted to some rows, as positions among these."""
     place = np.full(n, -1)

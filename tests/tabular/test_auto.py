@@ -11,11 +11,13 @@ import pandas as pd
 import polars as pl
 import pytest
 import sklearn
+from scipy.special import expit
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, TimeSeriesSplit
 
 from apmax import AdditiveAPClassifier, AutoAPClassifier, average_precision, errors, interrupts
+from apmax.splits import with_most_rows
 from apmax.tabular import NAMES
 from tests.tabular.additive_table import LOG_ODDS, TEST, TRAIN, N, X, Y
 
@@ -130,6 +132,27 @@ def test_forward_chaining_predicts_with_models_of_all_rows() -> None:
     model = clone(SMALL).set_params(cv=TimeSeriesSplit(3)).fit(X[TRAIN], Y[TRAIN])
     assert [len(models) for models in model.models_.values()] == [1] * len(model.blend_.members)
     assert model.score(X[TEST], Y[TEST]) > MODEL.score(X[TEST], Y[TEST]) - 0.1
+
+
+def test_probabilities_after_forward_chaining_are_those_of_late_models() -> None:
+    cv = TimeSeriesSplit(5)
+    model = AutoAPClassifier(["boosting-20x300"], cv=cv).fit(X[TRAIN], Y[TRAIN])
+    held_out = ~np.isnan(model.out_of_fold_["boosting-20x300"])
+    *_, (_, before), (_, last) = cv.split(X[TRAIN])  # the last two have 50 positives
+    np.testing.assert_array_equal(np.flatnonzero(held_out), [*before, *last])
+    # The calibration is that of these rows: as many positives as expected.
+    expected = expit(model.out_of_fold_["boosting-20x300"][held_out]).sum()
+    assert expected == pytest.approx(Y[TRAIN][held_out].sum(), rel=0.2)
+
+
+def test_splits_with_most_rows_hold_out_fifty_positives_if_they_can() -> None:
+    positive = np.arange(600) % 10 == 0
+    chained = list(TimeSeriesSplit(5).split(positive))
+    assert with_most_rows(chained, positive) == [0, 1, 2, 3, 4]
+    assert with_most_rows(chained, np.arange(600) % 2 == 0) == [4]
+    assert with_most_rows(chained, np.arange(600) % 3 == 0) == [3, 4]
+    folds = list(GroupKFold(4).split(positive, groups=np.arange(600)))
+    assert with_most_rows(folds, positive) == [0, 1, 2, 3]
 
 
 def test_a_fit_is_reproducible_and_survives_pickling() -> None:

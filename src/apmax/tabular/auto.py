@@ -17,7 +17,7 @@ from apmax.blas_threads import one_blas_thread
 from apmax.errors import ParameterError, UnknownNameError
 from apmax.interrupts import cooperative_interrupts
 from apmax.linear import FitResult
-from apmax.splits import test_share
+from apmax.splits import test_share, with_most_rows
 from apmax.tabular.budget import Budget, OutOfTime, planned
 from apmax.tabular.columns import frame_like
 from apmax.tabular.effect_plots import EffectPlots
@@ -90,8 +90,9 @@ class AutoAPClassifier(EffectPlots, FilesMixin, BinaryAPClassifier):
     out_of_fold_ : dict of str to ndarray of shape (n_samples,)
         For each model, calibrated log-odds of `pos_label_` for each row, by models that were
         fitted without the row; the mean if several splits hold it out, NaN if none does or if the
-        row was not sampled. Predictions do not need it: delete it before storing the model if the
-        training data are large.
+        row was not sampled. With forward chaining, early splits are left out, too, because their
+        models have seen few rows. Predictions do not need it: delete it before storing the model
+        if the training data are large.
     shape_functions_ : dict of str to NumberEffect, CategoryEffect or PairEffect
         As in :class:`AdditiveAPClassifier`, if that model predicts.
     result_ : FitResult
@@ -373,8 +374,10 @@ def _evaluated(
     if stacked and len(log_odds) > 1:
         sets[STACK] = log_odds
     data, folds = search.data, [test for _, test in search.splits]
+    # The models of the folds predict if they are a partition; otherwise one of all rows does.
+    used = None if search.partition else with_most_rows(search.splits, data.positive)
     return {
-        name: Evaluation.of(members, data.positive, data.weight, total, folds)
+        name: Evaluation.of(members, data.positive, data.weight, total, folds, used)
         for name, members in sets.items()
     }
 

@@ -5,6 +5,7 @@ With one model it is Platt scaling.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -86,7 +87,7 @@ class Evaluation(NamedTuple):
 
     blend: Blend
     held_out: Floats
-    """Calibrated log-odds of each row; NaN for a row that is never held out."""
+    """Calibrated log-odds of each row; NaN for a row that no calibrating fold holds out."""
     ap: Floats
     """AP of each fold."""
     log_loss: float
@@ -100,10 +101,16 @@ class Evaluation(NamedTuple):
         weight: Floats | None,
         total: float,
         folds: list[NDArray[np.intp]],
+        calibrating: Sequence[int] | None = None,
     ) -> Evaluation:
-        """Fit to held-out log-odds of members; `folds` are the rows that splits hold out."""
+        """Fit to held-out log-odds of members; `folds` are the rows that splits hold out.
+
+        Blends are fitted to the rows of the folds in `calibrating`, by default all. Only these
+        rows have held-out log-odds; every fold has an AP.
+        """
         columns = np.column_stack([*log_odds.values()])
-        rows = np.unique(np.concatenate(folds))
+        used = range(len(folds)) if calibrating is None else calibrating
+        rows = np.unique(np.concatenate([folds[k] for k in used]))
 
         def fit(which: NDArray[np.intp]) -> Stack:
             of_which = None if weight is None else weight[which]
@@ -127,7 +134,9 @@ class Evaluation(NamedTuple):
             z = held_out_of(fold)
             ap.append(ap_of_scores(positive[fold], z, None if weight is None else weight[fold]))
             of_folds.append(z)
-        held_out = mean_held_out([(rows, fold) for fold in folds], of_folds, positive.size)
+        held_out = mean_held_out(
+            [(rows, folds[k]) for k in used], [of_folds[k] for k in used], positive.size
+        )
         z, share = held_out[rows], shares(None if weight is None else weight[rows], rows.size)
         loss = float(share @ (np.logaddexp(0.0, z) - positive[rows] * z))
         return cls(Blend(list(log_odds), fit(rows)), held_out, np.array(ap), loss)
