@@ -67,7 +67,8 @@ class Ranker(L.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Store the batches used in this pass; workers of a DataLoader draw more in advance."""
-        done = self.trainer.fit_loop.epoch_loop.batch_progress.current.processed
+        progress: Any = self.trainer.fit_loop.epoch_loop.batch_progress
+        done = progress.current.processed
         checkpoint["sampler"] = self.sampler.state_dict(batches_done=done)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

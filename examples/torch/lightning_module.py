@@ -43,7 +43,8 @@ class APModule(L.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         # workers of a DataLoader draw batches before training uses them
-        done = self.trainer.fit_loop.epoch_loop.batch_progress.current.processed
+        progress: Any = self.trainer.fit_loop.epoch_loop.batch_progress
+        done = progress.current.processed
         checkpoint["sampler"] = self.sampler.state_dict(batches_done=done)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

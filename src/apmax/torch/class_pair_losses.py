@@ -11,6 +11,7 @@ from torch import Tensor
 
 from apmax.objective.surrogates import Surrogate
 from apmax.torch.compositional import CompositionalLoss
+from apmax.torch.foreign_keywords import explains_foreign_keywords
 from apmax.torch.indexed_loss import IndexedLoss, PairOptions, TrackerOptions
 from apmax.torch.labels import LabelTable, positives_of
 from apmax.validation import check_real, check_switch
@@ -86,6 +87,7 @@ class PartialAUCLoss(ClassPairLoss):
     [-1.0, 1.0, 1.0, -1.0]
     """
 
+    @explains_foreign_keywords
     def __init__(
         self,
         labels: Any,
@@ -186,6 +188,7 @@ class PNormPushLoss(ClassPairLoss):
 
     rows_are_positive = False
 
+    @explains_foreign_keywords
     def __init__(
         self,
         labels: Any,
