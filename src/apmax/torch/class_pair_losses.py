@@ -72,7 +72,7 @@ class PartialAUCLoss(ClassPairLoss):
         Whether the scores are logits, to which the loss applies the sigmoid: exponentials of
         unbounded scores would overflow.
     spread : float or None, default=1.0
-        See :class:`APLoss`.
+        Largest difference of two scores, those of logits after the sigmoid; see :class:`APLoss`.
     **options
         `tracker`, `beta0`, `schedule`, `poor_batch` and `process_group` of :class:`APLoss`.
 

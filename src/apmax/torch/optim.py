@@ -279,8 +279,10 @@ class ADAP(DirectedOptimizer):
         Learning rate η of the first step.
     style : {"adam", "adagrad", "amsgrad", "adabound"}, default="adam"
         Average of the squared gradients.
-    beta1, beta2 : float, default=0.1 and 0.001
-        Weights of the NEW gradient and squared gradient, in (0, 1].
+    beta1 : float, default=0.1
+        Weight of the NEW gradient in the momentum, in (0, 1].
+    beta2 : float, default=0.001
+        Weight of the NEW squared gradient in their average, in (0, 1].
     delta : float, default=1e-8
         Added to the root of the average.
     penalty : float, default=0.0
