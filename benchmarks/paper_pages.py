@@ -41,13 +41,19 @@ def table3_in_words() -> str:
 
 def _ahead(cells: list[dict[str, Any]], first: str, second: str) -> str:
     """Say on which data sets one row is ahead of another, and how far apart they are."""
-    ap = {(cell["method"], cell["data"]): cell["mean"] for cell in cells}
-    found = {name: ap[first, name] - ap[second, name] for method, name in ap if method == first}
+    of = {(cell["method"], cell["data"]): cell for cell in cells}
+    names = [name for method, name in of if method == first]
+    found = {name: of[first, name]["mean"] - of[second, name]["mean"] for name in names}
+    spread = {name: max(of[one, name]["std"] for one in (first, second)) for name in names}
+    repeated = [name for name in names if spread[name] > 0]  # the others are single runs
+    clear = sum(found[name] > spread[name] for name in repeated)
     up = sum(value > 0 for value in found.values())
     low, high = min(found, key=lambda k: found[k]), max(found, key=lambda k: found[k])
+    sets = "sets" if len(repeated) == len(names) else "sets with repeats"
     return minus(
-        f"{title_of(first)} is ahead of {title_of(second)} on {up} of {len(found)} sets: from "
-        f"{found[low]:+.3f} ({low}) to {found[high]:+.3f} ({high})."
+        f"{title_of(first)} has a higher mean than {title_of(second)} on {up} of {len(found)} "
+        f"sets: from {found[low]:+.3f} ({low}) to {found[high]:+.3f} ({high}). The gain exceeds "
+        f"the larger standard deviation on {clear} of {len(repeated)} {sets}."
     )
 
 
@@ -73,6 +79,17 @@ def rates() -> str:
         agree = [CLAIMS[rate["run"]].title for rate in found if _contains(rate[key], rate)]
         text = f"The interval {where} contains the theorem's p for"
         lines.append(f"{text}: {'; '.join(agree) or 'no method'}.")
+    for rate in found:
+        intervals = [rate[key] for key in ("exponent", "exponent_of_longer_half")]
+        if not any(_contains(interval, rate) for interval in intervals):
+            side = "above" if intervals[1][1] > rate["theorem"] else "below"
+            lines.append(
+                f"Neither interval of {CLAIMS[rate['run']].title} contains it; both are {side}."
+            )
+    lines.append(
+        "The theorems are upper bounds: a smaller p agrees with them. A larger p says that these "
+        "runs do not show the theorem's rate."
+    )
     return f"\n{rates_to_markdown(found)}\n" + "".join(map(item, lines)) + "\n"
 
 

@@ -6,13 +6,17 @@ written by ``benchmarks.scale``, ``benchmarks.scale_samples`` and ``benchmarks.s
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 
+from apmax.scale.cluster import FAN_IN
+from apmax.scale.sums import ONE_PASS_FEATURES
 from benchmarks.pages import gain, markdown, results_of, wrapped
 from benchmarks.scale import FEATURES
 from benchmarks.scale_samples import ROWS
+from benchmarks.timing import RESULTS
 
 TABLES = {"cover": "cover", "celeba_bald": "CelebA, bald", "synthetic": "synthetic"}
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -39,12 +43,14 @@ def traffic() -> str:
     return wrapped(
         "Traffic of a cluster: in each pass, every partition is reduced to a summary, which has "
         f"{_bytes(small['bytes'])} for {small['features']} features and {_bytes(large['bytes'])} "
-        f"for {large['features']:,}, whatever the number of rows. Workers exchange and merge the "
-        f"summaries: with 100 workers {_bytes(100 * small['bytes'])} in all for "
-        f"{small['features']} features, and {_bytes(100 * large['bytes'])} for "
-        f"{large['features']:,}. Only the value and the gradient reach the client. If X is sparse "
-        "or has more features, an evaluation takes two passes instead, which send 12 KB and one "
-        "gradient."
+        f"for {large['features']:,}, whatever the number of rows. A task merges the summaries of "
+        f"up to {FAN_IN} neighbouring partitions, and then of such groups; summaries that lie on "
+        "the worker of this task are not sent. So about one summary per partition is sent at "
+        f"most: with 100 partitions {_bytes(100 * small['bytes'])} for {small['features']} "
+        f"features, and {_bytes(100 * large['bytes'])} for {large['features']:,}. Only the value "
+        "and the gradient reach the client. If X is sparse or has more than "
+        f"{ONE_PASS_FEATURES:,} features, an evaluation takes two passes, which send 12 KB and "
+        "one gradient per partition."
     )
 
 
@@ -64,6 +70,30 @@ def samples() -> str:
         "random negatives, three samples each."
     )
     return wrapped(about) + markdown(["positives", "negatives", "test AP"], rows)
+
+
+def samples_in_words() -> str:
+    """Say what samples of negatives cost with few positives, in two experiments."""
+    many, few = results_of("scale_samples")["samples"]
+
+    def ap(one: dict[str, Any], at: int) -> str:
+        return f"{np.mean(one['samples'][at]['test_ap']):.3f}"
+
+    other = re.search(
+        r"with ([\d,]+) positives.*?per positive ([\d.]+).*200,000 negatives ([\d.]+).*"
+        r"all rows ([\d.]+\d)",
+        " ".join((RESULTS / "attempts.md").read_text("utf-8").split("**Samples of neg")[1].split()),
+    )
+    assert other is not None
+    count, ten, default, everything = other.groups()
+    return wrapped(
+        f"With {few['positives']:,} positives, the test AP was {ap(few, 0)} with ten negatives per "
+        f"positive, {ap(few, 1)} with 200,000 negatives (the default), and {few['all_rows']:.3f} "
+        "with all rows ([samples of negatives](benchmarks.md#data-larger-than-memory)). In "
+        f"[another experiment](benchmarks.md#what-was-tried-on-training-data) with {count} "
+        f"positives it was {ten}, {default} and {everything}. With {many['positives']:,} positives "
+        f"it was {ap(many, 1)} with 200,000 negatives and {many['all_rows']:.3f} with all rows."
+    )
 
 
 def additive_samples() -> str:
@@ -135,17 +165,27 @@ def capacity() -> str:
         times = f"{low:.0f}–{high:.0f} s"
         rows.append([power_of_ten(one["rows"]), _bytes(copy), read, times, "measured"])
         per_row = high / one["rows"]
-    large, huge = 10**9, 10**10
-    minutes, hours = per_row * large / 60, per_row * huge / 3600
-    volume = passes * 120 * large
-    rows += [
-        [power_of_ten(large), _bytes(120 * large), f"{_bytes(volume)}: "
-         f"{volume / 2e9 / 60:.0f} min at 2 GB/s", f"about {minutes:.0f} min",
-         "extrapolated: one machine with a fast disk, or 10 workers"],
-        [power_of_ten(huge), _bytes(120 * huge), "in memory of the cluster",
-         f"about {hours:.0f} h", f"extrapolated: 100 workers, {hours * 60 / 100:.0f} min of CPU "
-         "time each"],
-    ]  # fmt: skip
+    for count, machines in ((10**8, "one machine"), (10**9, "one machine, or 10 workers")):
+        volume = passes * 120 * count
+        rows.append(
+            [
+                power_of_ten(count),
+                _bytes(120 * count),
+                f"{_bytes(volume)}: {volume / 2e9 / 60:.0f} min at 2 GB/s",
+                f"about {per_row * count / 60:.0f} min",
+                f"extrapolated: {machines}, with a fast disk",
+            ]
+        )
+    huge, hours = 10**10, per_row * 10**10 / 3600
+    rows.append(
+        [
+            power_of_ten(huge),
+            _bytes(120 * huge),
+            "in memory of the cluster",
+            f"about {hours:.0f} h",
+            f"extrapolated: 100 workers, at least {hours * 60 / 100:.0f} min each",
+        ]
+    )
     return markdown(["rows × 30", "flat copy", "read in 27 passes", "CPU time", ""], rows)
 
 

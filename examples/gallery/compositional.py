@@ -9,7 +9,7 @@ largest errors.
 """
 
 # %%
-# 20 groups; two small ones follow another law.
+# 20 groups of about 300 rows; two of them follow a different model.
 import matplotlib.pyplot as plt
 import numpy as np
 import torch

@@ -1,6 +1,6 @@
 """
-With Lightning
-==============
+Train with Lightning
+====================
 
 The loss is a submodule, so its state is part of every checkpoint, and two hooks store the sampler
 beside it. A run that was interrupted resumes from the last checkpoint. For brevity there is no
@@ -66,8 +66,10 @@ class Ranker(L.LightningModule):
         return torch.optim.Adam(self.parameters(), lr=0.01)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Store the position in the pass over the data."""
-        checkpoint["sampler"] = self.sampler.state_dict()
+        """Store the batches used in this pass; workers of a DataLoader draw more in advance."""
+        progress: Any = self.trainer.fit_loop.epoch_loop.batch_progress
+        done = progress.current.processed
+        checkpoint["sampler"] = self.sampler.state_dict(batches_done=done)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore it."""

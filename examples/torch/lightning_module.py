@@ -15,8 +15,9 @@ from apmax.torch import ADAP, APLoss, IndexedDataset, PositiveNegativeBatchSampl
 
 
 class APModule(L.LightningModule):
-    def __init__(self, X: Tensor, y: Tensor) -> None:
+    def __init__(self, X: Tensor, y: Tensor, workers: int = 0) -> None:
         super().__init__()
+        self.workers = workers
         self.network = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 1))
         self.loss = APLoss(y, from_logits=True)  # a submodule: its state is in the checkpoint
         self.data = IndexedDataset(TensorDataset(X, y))
@@ -27,7 +28,7 @@ class APModule(L.LightningModule):
         return logits
 
     def train_dataloader(self) -> Any:
-        return DataLoader(self.data, batch_sampler=self.sampler)
+        return DataLoader(self.data, batch_sampler=self.sampler, num_workers=self.workers)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         x, y, index = batch
@@ -41,7 +42,10 @@ class APModule(L.LightningModule):
         return ADAP(self.parameters(), lr=0.02)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["sampler"] = self.sampler.state_dict()
+        # workers of a DataLoader draw batches before training uses them
+        progress: Any = self.trainer.fit_loop.epoch_loop.batch_progress
+        done = progress.current.processed
+        checkpoint["sampler"] = self.sampler.state_dict(batches_done=done)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         saved = checkpoint["sampler"]
@@ -49,12 +53,14 @@ class APModule(L.LightningModule):
             self.sampler.load_state_dict(saved)
 
 
-def train(epochs: int = 5, resume: str | None = None, **options: Any) -> tuple[APModule, float]:
+def train(
+    epochs: int = 5, resume: str | None = None, workers: int = 0, **options: Any
+) -> tuple[APModule, float]:
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(4000, 10, generator=generator)
     y = X[:, 0] * X[:, 1] + 0.3 * torch.randn(4000, generator=generator) > 1.8
     torch.manual_seed(0)
-    module = APModule(X[:2000], y[:2000])
+    module = APModule(X[:2000], y[:2000], workers)
     trainer = L.Trainer(
         max_epochs=epochs,
         accelerator="cpu",

@@ -58,10 +58,10 @@ __all__ = ["APInterval", "DaskAPClassifier", "average_precision"]
 class DaskAPClassifier(BaseEstimator):  # type: ignore[misc]
     """:class:`apmax.APClassifier` for Dask arrays, DataFrames and Parquet files.
 
-    Each evaluation of the objective is one graph of pure tasks that send sums, not rows: about
-    370 KB per partition for 30 features. Before the fit, partitions may be moved to balance memory.
-    Results do not depend on the number of workers, and they are the same if workers end during the
-    fit: their tasks run again elsewhere.
+    Each evaluation of the objective is one graph of pure tasks that send sums, not rows: at most
+    about 370 KB per partition for 30 features. Before the fit, partitions may be moved to balance
+    memory. Results do not depend on the number of workers, and they are the same if workers end
+    during the fit: their tasks run again elsewhere.
 
     Parameters
     ----------
@@ -303,7 +303,7 @@ def average_precision(
     """Compute average precision of Dask arrays or Series.
 
     With up to two million positives the result is exact: their sorted scores are sent to every
-    partition. With more it is an interval from a histogram, a few 1e-5 wide.
+    partition. With more it is an interval from a histogram, usually a few 1e-5 wide.
 
     Parameters
     ----------

@@ -24,14 +24,15 @@ Directions (what the learning rate η multiplies, eq. ada)
 
 ==============  ==================================================================
 ``plain``       ∇̃_t
-``momentum``    m_{t+1} = (1−β₁) m_t + β₁ ∇̃_t
-``adam``        m_{t+1} / (√v_{t+1} + δ), v_{t+1} = (1−β′) v_t + β′ ∇̃_t²
+``momentum``    h_{t+1} = (1−β₁) h_t + β₁ ∇̃_t
+``adam``        h_{t+1} / (√v_{t+1} + δ), v_{t+1} = (1−β′) v_t + β′ ∇̃_t²
 ``adagrad``     the same with v_{t+1} = 1/(t+1) Σ_{r ≤ t} ∇̃_r²
 ``amsgrad``     Adam with the largest v so far
 ``adabound``    Adam with v clipped to [1/c_u², 1/c_l²]
 ==============  ==================================================================
 
-Symbols: β₀ is ``beta0``, β₁ is ``beta1``, β′ is ``beta2``, δ is ``delta`` and (c_l, c_u) is
+Symbols: h is the momentum, the paper's bold m; m is the number of positives and B that of the
+batch. β₀ is ``beta0``, β₁ is ``beta1``, β′ is ``beta2``, δ is ``delta`` and (c_l, c_u) is
 ``bounds``. Betas weigh the NEW value, as in the paper; torch's betas are one minus ours.
 
 Differs from the paper: a row of U starts at its first estimate instead of a free U₁, and U and
@@ -79,7 +80,8 @@ class Tracker:
     decays: bool = False
     """Whether rows outside the batch decay by 1 − β₀ and estimates are scaled by m/B."""
     normalised: bool = False
-    """Whether that decay reduces the weight of a row beside its new estimate, not its value."""
+    """Whether the decay lowers the weight of the old value in the average (`elapsed_average`)
+    instead of the value itself (`randomized_coordinate`)."""
     needs_previous: bool = False
     """Whether the estimate at the previous parameters is needed (MSVR)."""
 
@@ -104,7 +106,7 @@ class Direction:
     second_moment: Literal["none", "moving", "running"] = "none"
     """Average of the squared gradients: none, exponential, or the mean of all rounds."""
     bound: Literal["none", "largest", "clipped"] = "none"
-    """What is used of that average: itself, its largest value so far, or itself clipped."""
+    """Bound on the second moment: none, its largest value so far, or clipped."""
 
     def __post_init__(self) -> None:
         """Refuse switches that no back end has."""

@@ -257,14 +257,3 @@ def test_skipping_more_than_a_quarter_of_the_batches_warns_once() -> None:
     with pytest.warns(UserWarning, match="16 of 32 batches had no ranking") as caught:
         train(130)
     assert len(caught) == 1
-
-
-@pytest.mark.parametrize(
-    ("keyword", "advice"),
-    [("data_len", "first argument"), ("pos_len", "first argument"), ("margin", "gamma=")],
-)
-def test_keywords_of_libauc_are_explained(keyword: str, advice: str) -> None:
-    with pytest.raises(ParameterError, match=f"APLoss has no `{keyword}`: write .*{advice}"):
-        APLoss(POSITIVE, **{keyword: 1})
-    with pytest.raises(TypeError, match="unexpected keyword"):
-        APLoss(POSITIVE, gama=1)

@@ -82,6 +82,22 @@ def test_lightning_resumes_bit_identically_from_its_checkpoint(tmp_path: Path) -
         assert torch.equal(left, right)
 
 
+@pytest.mark.filterwarnings("ignore")  # Lightning's own
+def test_lightning_resumes_bit_identically_within_an_epoch_with_workers(tmp_path: Path) -> None:
+    from lightning.pytorch.callbacks import ModelCheckpoint
+
+    train = example("lightning_module")["train"]
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "workers": 1}
+    saving = ModelCheckpoint(tmp_path, every_n_train_steps=10, save_top_k=-1)
+    straight, _ = train(epochs=2, callbacks=[saving], **quiet)
+    (path,) = tmp_path.glob("*step=50.ckpt")
+    state = torch.load(path, weights_only=True)["sampler"]
+    assert 0 < state["batches_done"] < len(straight.sampler)
+    resumed, _ = train(epochs=2, resume=str(path), enable_checkpointing=False, **quiet)
+    for left, right in zip(straight.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(left, right)
+
+
 @pytest.mark.skipif(data_folder() is None, reason="needs w8a: set APMAX_DATA")
 def test_the_linear_model_on_w8a_is_as_good_as_logistic_regression() -> None:
     folder = data_folder()

@@ -112,3 +112,14 @@ def test_a_run_killed_while_it_saves_a_checkpoint_resumes_bit_identically(tmp_pa
     for folder in (once, never):
         train(folder)
     assert_same(checkpoint(once), checkpoint(never), rtol=0, atol=0)
+
+
+def test_the_script_of_the_guide_gives_the_same_result_on_one_and_two_processes(
+    tmp_path: Path,
+) -> None:
+    guide = (EXAMPLES.parents[1] / "docs" / "torch.md").read_text("utf-8")
+    script = tmp_path / "train.py"
+    script.write_text(guide.split("## Several processes")[1].split("```")[1].removeprefix("py\n"))
+    one, two = (run(tmp_path, script, processes=count) for count in (1, 2))
+    assert one == two
+    assert float(one.removeprefix("tracked AP ")) > 0.2

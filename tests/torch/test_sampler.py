@@ -188,15 +188,6 @@ def test_a_pass_over_many_negatives_computes_their_order_as_needed() -> None:
     assert seen[labels].max() - seen[labels].min() <= 1
 
 
-@pytest.mark.parametrize(
-    ("keyword", "advice"),
-    [("sampling_rate", "positives_per_batch="), ("shuffle", "every pass"), ("dataset", "labels")],
-)
-def test_keywords_of_other_samplers_are_explained(keyword: str, advice: str) -> None:
-    with pytest.raises(ParameterError, match=f"has no `{keyword}`: write .*{advice}"):
-        sampler(**{keyword: 0.5})
-
-
 def test_a_batch_sampler_passed_as_sampler_is_explained() -> None:
     data = IndexedDataset(TensorDataset(torch.arange(203.0)))
     with pytest.raises(ParameterError, match="batch_sampler="):

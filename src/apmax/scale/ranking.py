@@ -25,7 +25,7 @@ Fold = Callable[..., Any]
 
 
 class APInterval(NamedTuple):
-    """Average precision with bounds that certainly include it; ``float(…)`` is the value."""
+    """Average precision with bounds that contain the exact value; ``float(…)`` is `value`."""
 
     value: float
     """Exact, or the middle of the interval."""

@@ -67,8 +67,9 @@ class APLoss(IndexedLoss):
     first_visit : {"estimate", "zero"}, default="estimate"
         Initial value of a row of U.
     spread : float or None, default=1.0
-        Largest difference of two scores; a larger one raises an error. With 1 scores must also
-        lie in [0, 1], which catches a missing sigmoid. None sets no bound. Logits have none.
+        Largest difference of two scores; a larger one raises an error. If it is 1, scores must
+        also lie in [0, 1], which catches a missing sigmoid. None sets no bound. Ignored with
+        ``from_logits=True``.
     projected : bool, default=True
         Whether U is projected on the bounds Ω of Assumption 1.
     label_weights : array-like of shape (L,), default=None

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from apmax.objective.surrogates import Surrogate
 from apmax.torch.compositional import CompositionalLoss
+from apmax.torch.foreign_keywords import explains_foreign_keywords
 from apmax.torch.indexed_loss import IndexedLoss, PairOptions, TrackerOptions
 from apmax.torch.labels import LabelTable, positives_of
 from apmax.validation import check_real, check_switch
@@ -71,7 +72,7 @@ class PartialAUCLoss(ClassPairLoss):
         Whether the scores are logits, to which the loss applies the sigmoid: exponentials of
         unbounded scores would overflow.
     spread : float or None, default=1.0
-        See :class:`APLoss`.
+        Largest difference of two scores, those of logits after the sigmoid; see :class:`APLoss`.
     **options
         `tracker`, `beta0`, `schedule`, `poor_batch` and `process_group` of :class:`APLoss`.
 
@@ -86,6 +87,7 @@ class PartialAUCLoss(ClassPairLoss):
     [-1.0, 1.0, 1.0, -1.0]
     """
 
+    @explains_foreign_keywords
     def __init__(
         self,
         labels: Any,
@@ -192,6 +194,7 @@ class PNormPushLoss(ClassPairLoss):
 
     rows_are_positive = False
 
+    @explains_foreign_keywords
     def __init__(
         self,
         labels: Any,

@@ -23,7 +23,7 @@ from apmax.errors import ParameterError
 from apmax.methods import BOUNDS, DELTA, DIRECTIONS, Direction, Schedule, check_beta
 from apmax.registry import Registry
 from apmax.torch.compositional import resolve_schedule
-from apmax.torch.foreign_keywords import MEANINGS, explains_foreign_keywords
+from apmax.torch.foreign_keywords import advice, explains_foreign_keywords
 from apmax.validation import check_real
 
 Tensors = list[Tensor]
@@ -70,10 +70,9 @@ class DirectedOptimizer(Optimizer):
         """
         for key in set(param_group) - set(self.defaults) - {"params"}:
             near = difflib.get_close_matches(key, self.defaults, n=1, cutoff=0.75)
-            if key in MEANINGS:
-                near = [MEANINGS[key]]
-            if near:  # other keys belong to schedulers and loggers
-                raise ParameterError(f"a parameter group holds {key!r}: write {near[0]}")
+            text = advice(key, ["params", *self.defaults]) or (f"write {near[0]}" if near else "")
+            if text:  # other keys belong to schedulers and loggers
+                raise ParameterError(f"a parameter group holds {key!r}: {text}")
         options = {**self.defaults, **param_group}
         _check_rates(options)
         direction, schedule = options["style"], resolve_schedule(options["schedule"])
@@ -298,8 +297,10 @@ class ADAP(DirectedOptimizer):
         Learning rate η of the first step.
     style : {"adam", "adagrad", "amsgrad", "adabound"}, default="adam"
         Average of the squared gradients.
-    beta1, beta2 : float, default=0.1 and 0.001
-        Weights of the NEW gradient and squared gradient, in (0, 1].
+    beta1 : float, default=0.1
+        Weight of the NEW gradient in the momentum, in (0, 1].
+    beta2 : float, default=0.001
+        Weight of the NEW squared gradient in their average, in (0, 1].
     delta : float, default=1e-8
         Added to the root of the average.
     penalty : float, default=0.0

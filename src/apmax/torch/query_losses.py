@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from apmax.errors import ParameterError
+from apmax.torch.foreign_keywords import explains_foreign_keywords
 from apmax.torch.indexed_loss import (
     IndexedLoss,
     PairOptions,
@@ -84,6 +85,7 @@ class QueryAPLoss(QueryLoss):
     -0.65
     """
 
+    @explains_foreign_keywords
     def __init__(
         self,
         labels: Any,
@@ -137,6 +139,7 @@ class NDCGLoss(QueryLoss):
 
     gains: Tensor
 
+    @explains_foreign_keywords
     def __init__(
         self,
         labels: Any,
@@ -198,6 +201,7 @@ class ListwiseLoss(QueryLoss):
 
     shares: Tensor
 
+    @explains_foreign_keywords
     def __init__(
         self,
         labels: Any,
@@ -208,7 +212,10 @@ class ListwiseLoss(QueryLoss):
     ) -> None:
         for name in ("surrogate", "gamma", "from_logits", "spread"):
             if name in options:
-                raise ParameterError(f"ListwiseLoss has no `{name}`: it takes logits as they are")
+                raise ParameterError(
+                    f"ListwiseLoss has no `{name}`: it takes logits as they are. The weight of a "
+                    "moving average, which LibAUC calls gamma, is beta0"
+                )
         super().__init__(_log, 1, labels, groups, spread=None, **options)
         why = "it divides the scores"
         self.temperature = check_real(temperature, "temperature", above=0, why=why)

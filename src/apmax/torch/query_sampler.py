@@ -31,8 +31,10 @@ class QueryBatchSampler(ResumableBatchSampler):
         Query of each item.
     queries_per_batch : int, default=8
         Queries per batch on each replica.
-    relevant_per_query, irrelevant_per_query : int, default=4 and 12
-        Most items of each kind.
+    relevant_per_query : int, default=4
+        Most relevant items of a query in a batch.
+    irrelevant_per_query : int, default=12
+        Most irrelevant items of a query in a batch.
     generator, num_replicas, rank
         See :class:`PositiveNegativeBatchSampler`.
 
