@@ -41,7 +41,7 @@ MEASURED = {
     "scale.md": [
         f"{PROCESSES} plus {PER_ROW} plus {BYTES_PER_BYTE} times the size of the table",
         f"assuming {PER_ROW} plus {BYTES_PER_BYTE} times the size of the table",
-        f"workers were {DASK['1 → 2 workers, speed-up on two cores']:g} times as fast as one",
+        f"workers were {DASK['1 → 2 workers, speed-up on two cores']:.3g} times as fast as one",
         f"{FORESTS} more for the forests",
         f"`AdditiveAPClassifier` {ADDITIVE[1]} for 10⁶ rows × 12",
         f"`AutoAPClassifier` {AUTO[1]} for 10⁵ × 12",
@@ -60,7 +60,6 @@ LIMITS = [
     "splines would take more than 2 GB",
     "With less than 8 GB",
     "16 partitions of 128 MB",
-    "at γ = 80 they take about 140 MB",
 ]
 """Numbers with units that are not measurements: limits, defaults and descriptions."""
 
