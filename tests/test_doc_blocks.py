@@ -162,6 +162,7 @@ NOT_RUN = {
     ("index.md", "sh"): 1,  # the same
     ("quickstart.md", "sh"): 5,  # the same, and apmax demo, which has a test of its own
     ("torch.md", "sh"): 1,  # pip
+    ("torch.md", "py"): 1,  # several processes: examples/torch/two_processes.py does it
     ("deep.md", "sh"): 1,  # hours of training; tests/experiments/deep runs it on small images
     ("coming-from-libauc.md", "py"): 1,  # code for LibAUC
     ("CONTRIBUTING.md", "text"): 1,  # a diagram
