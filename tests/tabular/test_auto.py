@@ -230,7 +230,13 @@ def test_ctrl_c_keeps_the_models_that_are_complete() -> None:
 @pytest.mark.parametrize("names", [["logistic", "boosting-5x100"], ["logistic", "additive"]])
 def test_a_second_ctrl_c_ends_the_fit(names: list[str]) -> None:
     model = clone(SMALL).set_params(models=names)
-    model.on_progress = lambda stage, *_: (ctrl_c(), ctrl_c()) if stage == names[1] else None
+
+    def press_twice(stage: str, *_: Any) -> None:
+        if stage == names[1]:
+            ctrl_c()
+            ctrl_c()
+
+    model.on_progress = press_twice
     before = dict(vars(model))
     with pytest.raises(KeyboardInterrupt):
         model.fit(X[TRAIN], Y[TRAIN])
