@@ -58,8 +58,9 @@ def test_offsets_of_text_beyond_the_file_are_refused(read: Any, tmp_path: Path) 
         (pa.ArrowMemoryError("malloc of size 1 failed"), FileError, "more memory than there is"),
         (pa.ArrowIndexError("index 9 out of bounds"), FileFormatError, "cannot be read"),
         (OSError("Corrupt snappy data"), FileFormatError, "cannot be read"),
+        (pa.ArrowCancelled("Operation cancelled"), FileFormatError, "cannot be read"),
     ],
-    ids=["memory", "index", "disk"],
+    ids=["memory", "index", "disk", "cancelled without Ctrl-C"],
 )
 def test_errors_of_pyarrow_name_the_file(
     read: Any, error: Any, raised: Any, message: str, tmp_path: Path, monkeypatch: Any

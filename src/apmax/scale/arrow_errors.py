@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from apmax.errors import ApmaxError, FileError, FileFormatError
-from apmax.interrupts import CooperativeInterrupt, raise_if_interrupted
+from apmax.interrupts import raise_if_interrupted
 
 DAMAGED = "correct the file, or write it again"
 
@@ -36,8 +36,6 @@ def file_errors(what: object, advice: str, verb: str = "read") -> Iterator[None]
             f"{what} claims more memory than there is ({_one_line(error)}): {advice}, or use a "
             "machine with more memory"
         ) from None
-    except pa.ArrowCancelled:  # by Ctrl-C
-        raise CooperativeInterrupt from None
     except (OSError, ValueError, OverflowError, pa.ArrowException) as error:
         raise_if_interrupted()
         raise FileFormatError(f"{what} cannot be {verb} ({_one_line(error)}): {advice}") from None
