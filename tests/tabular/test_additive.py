@@ -293,22 +293,6 @@ def test_ctrl_c_while_pairs_are_judged_keeps_the_model() -> None:
     np.testing.assert_array_equal(np.argsort(model.decision_function(X[TEST])), rank)
 
 
-@pytest.mark.parametrize("wanted", ["path over alpha", "held-out rows"])
-def test_a_second_ctrl_c_ends_the_fit(wanted: str) -> None:
-    model = clone(PLAIN).set_params(interactions=1)
-
-    def stop(stage: str, *_: Any) -> None:
-        if stage.startswith(wanted):
-            for _press in range(2):
-                signal.raise_signal(signal.SIGINT)
-
-    model.on_progress = stop
-    before = dict(vars(model))
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X[TRAIN], Y[TRAIN])
-    assert vars(model) == before
-
-
 def test_ctrl_c_before_that_leaves_no_trace() -> None:
     model = clone(PLAIN)
     model.on_progress = CtrlC(at=1)

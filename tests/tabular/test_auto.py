@@ -227,23 +227,6 @@ def test_ctrl_c_keeps_the_models_that_are_complete() -> None:
     assert not interrupts.interrupted()
 
 
-@pytest.mark.parametrize("names", [["logistic", "boosting-5x100"], ["logistic", "additive"]])
-def test_a_second_ctrl_c_ends_the_fit(names: list[str]) -> None:
-    model = clone(SMALL).set_params(models=names)
-
-    def press_twice(stage: str, *_: Any) -> None:
-        if stage == names[1]:
-            ctrl_c()
-            ctrl_c()
-
-    model.on_progress = press_twice
-    before = dict(vars(model))
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X[TRAIN], Y[TRAIN])
-    assert vars(model) == before
-    assert not interrupts.interrupted()
-
-
 def test_a_worker_process_that_ctrl_c_stops_does_not_count_as_a_second_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
