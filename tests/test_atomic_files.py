@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,46 @@ def test_write_replaces_content_and_keeps_mode_and_link(tmp_path: Path) -> None:
     assert link.is_symlink()
     assert file.stat().st_mode & 0o777 == 0o640
     assert names(tmp_path) == ["file", "link"]
+
+
+@pytest.mark.parametrize("mode", [0o444, 0o400, 0o200])
+def test_files_whose_mode_forbids_to_open_them_are_replaced(mode: int) -> None:
+    code = """
+import fcntl, os, sys, tempfile  # all before Python's own folder may become unreadable
+from pathlib import Path
+from apmax.atomic_files import write_file
+
+if os.getuid() == 0:  # whom no mode stops
+    os.setuid(65534)
+with tempfile.TemporaryDirectory() as folder:
+    file, mode = Path(folder) / "file", int(sys.argv[1])
+    file.write_bytes(b"old")
+    file.chmod(mode)
+    write_file(file, b"new")
+    assert file.stat().st_mode & 0o777 == mode
+    assert os.listdir(folder) == ["file"]
+    file.chmod(0o600)
+    assert file.read_bytes() == b"new"
+"""
+    subprocess.run([sys.executable, "-c", code, str(mode)], check=True)
+
+
+def test_content_of_private_files_is_never_readable_by_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes: list[int] = []
+    chmod = os.chmod
+
+    def spy(path: Any, mode: int, **options: Any) -> None:
+        modes.append(os.stat(path).st_mode & 0o077)
+        chmod(path, mode, **options)
+
+    file = tmp_path / "file"
+    file.write_bytes(b"old")
+    file.chmod(0o600)
+    monkeypatch.setattr(os, "chmod", spy)
+    write_file(file, b"new")
+    assert modes == [0]
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])

@@ -85,12 +85,14 @@ def _replace(path: Path, content: bytes) -> None:
     temporary = str(path.with_name(f"{prefix}{owner}.part"))
     _unfinished.add(temporary)  # before the file exists, so that a signal never misses it
     try:
-        Path(temporary).touch(exist_ok=False)
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+        # Private until it is complete; then the mode may forbid to open it.
+        Path(temporary).touch(0o666 if mode is None else 0o600, exist_ok=False)
         with _locked(temporary):
-            if path.exists():
-                os.chmod(temporary, stat.S_IMODE(path.stat().st_mode))
             with open(temporary, "wb") as file:
                 file.write(content)
+                if mode is not None:
+                    os.chmod(temporary, mode)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)

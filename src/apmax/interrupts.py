@@ -23,36 +23,60 @@ class CooperativeInterrupt(KeyboardInterrupt):
 
 class _State:
     active = False
-    requested = False
-    held = False
+    presses = 0
+    noticed = False
+    """Whether a safe point has seen the first one."""
+
+
+class _Hold(threading.local):
+    """Of each thread, so that fits in several threads do not end each other's."""
+
+    active = False
+
+
+_hold = _Hold()
 
 
 def interrupted() -> bool:
     """Return whether Ctrl-C was pressed in the current cooperative block, unless it is on hold."""
-    return _State.requested and not _State.held
+    found = _State.presses > 0 and not _hold.active
+    _State.noticed |= found
+    return found
 
 
 def raise_if_interrupted() -> None:
-    """Raise CooperativeInterrupt at a safe point if Ctrl-C was pressed."""
+    """Raise CooperativeInterrupt at a safe point if Ctrl-C was pressed; if twice, its base."""
     if interrupted():
-        raise CooperativeInterrupt
+        raise CooperativeInterrupt if _State.presses == 1 else KeyboardInterrupt
+
+
+@contextmanager
+def interrupts_before_errors() -> Iterator[None]:
+    """Raise the interrupt in place of errors that follow it: it also stops worker processes."""
+    try:
+        yield
+    except BaseException:
+        raise_if_interrupted()
+        raise
 
 
 @contextmanager
 def interrupt_on_hold() -> Iterator[None]:
     """Hide the first Ctrl-C until the end of the block, a short step that completes a result."""
-    before, _State.held = _State.held, True
+    before = _hold.active
     try:
+        _hold.active = True
         yield
     finally:
-        _State.held = before
+        _hold.active = before
 
 
 @contextmanager
 def cooperative_interrupts() -> Iterator[None]:
     """Turn the first Ctrl-C inside the block into a flag; see :func:`interrupted`.
 
-    Outside the outermost block, an interrupt is a plain KeyboardInterrupt.
+    Outside the outermost block, an interrupt is a plain KeyboardInterrupt. If it came after the
+    last safe point, the block completes and a warning is logged.
 
     Only the main thread receives signals, and only Python's default handler is replaced: in other
     threads, and under an application's own handler, the block changes nothing.
@@ -67,18 +91,24 @@ def cooperative_interrupts() -> Iterator[None]:
         return
 
     def handle(signum: int, frame: Any) -> None:
-        if _State.requested:
+        _State.presses += 1
+        if _State.presses > 1:
             signal.default_int_handler(signum, frame)
-        _State.requested = True
         logger.warning("stopping at the next safe point; press Ctrl-C again to stop at once")
 
     try:
-        _State.active, _State.requested = True, False
+        _State.active, _State.presses, _State.noticed = True, 0, False
+        _hold.active = False
         signal.signal(signal.SIGINT, handle)
         yield
+        if _State.presses and not _State.noticed:
+            logger.warning(
+                "Ctrl-C came after the last safe point: this fit is complete; press Ctrl-C again "
+                "to stop what follows it"
+            )
     except CooperativeInterrupt:
         raise KeyboardInterrupt from None  # of which Python itself ends with the signal
     finally:
         _State.active = False
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        _State.requested = False
+        _State.presses = 0

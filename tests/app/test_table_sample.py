@@ -100,10 +100,15 @@ def test_the_memory_for_training_limits_the_rows(monkeypatch: pytest.MonkeyPatch
             load_sample("a.csv", None, target="status")
 
 
-def test_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limit = tmp_path / "memory.max"
+@pytest.mark.parametrize("version", [1, 2])
+def test_memory_of_a_container_counts(
+    version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = [tmp_path / path.name for path in memory.ROOT_GROUPS]
+    assert [path.name for path in limits] == ["memory.max", "memory.limit_in_bytes"]
+    limit = limits[2 - version]
     limit.write_text("1000000\n")
-    monkeypatch.setattr(memory, "ROOT_GROUP", limit)
+    monkeypatch.setattr(memory, "ROOT_GROUPS", limits)
     assert memory.memory_of_machine() == 1_000_000
     assert memory.memory_for_training() == 500_000
     limit.write_text("max\n")

@@ -205,3 +205,17 @@ def test_missing_labels_are_counted_and_located(model: Any, missing: Any) -> Non
     message = rf"`y` has {-(-(N - 7) // 100)} missing labels .* position 7: drop"
     with pytest.raises(errors.LabelError, match=message):
         clone(model).fit(X, labels)
+
+
+@pytest.mark.parametrize("kind", [bytes, object])
+def test_labels_of_bytes_are_refused_with_the_remedy(kind: Any) -> None:
+    labels = np.where(Y, b"yes", b"no").astype(kind)
+    with pytest.raises(errors.LabelError, match=r"labels of type bytes.*\.decode\(\)"):
+        APClassifier().fit(X, labels)
+
+
+def test_labels_of_bytes_and_text_are_mixed() -> None:
+    labels = np.where(Y, "yes", "no").astype(object)
+    labels[3] = b"no"
+    with pytest.raises(errors.LabelError, match="mixes labels of different types"):
+        APClassifier().fit(X, labels)

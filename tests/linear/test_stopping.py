@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import signal
+import threading
 import warnings
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -61,14 +64,15 @@ def test_a_diverging_learning_rate_leaves_finite_weights_and_a_warning() -> None
 class CtrlC:
     """Sends SIGINT to this process at the k-th progress report of a fit."""
 
-    def __init__(self, at: int) -> None:
-        self.left, self.calls = at, 0
+    def __init__(self, at: int, times: int = 1) -> None:
+        self.left, self.calls, self.times = at, 0, times
 
     def __call__(self, *_: Any) -> None:
         self.calls += 1
         self.left -= 1
         if self.left == 0:
-            signal.raise_signal(signal.SIGINT)
+            for _press in range(self.times):
+                signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "moap-v2"])
@@ -104,6 +108,53 @@ def test_ctrl_c_before_that_raises_and_leaves_the_estimator_as_it_was() -> None:
         model.fit(X, ~Y)
     np.testing.assert_array_equal(model.coef_, before)
     assert not interrupts.interrupted()
+
+
+@pytest.mark.parametrize("at", [1, 4], ids=["choice of C", "path"])
+def test_a_second_ctrl_c_ends_a_cross_validation(at: int) -> None:
+    model = clone(SMALL)
+    model.on_progress = ctrl_c = CtrlC(at, times=2)
+    before = dict(vars(model))
+    with pytest.raises(KeyboardInterrupt) as raised:
+        model.fit(X, Y)
+    assert raised.type is KeyboardInterrupt
+    assert ctrl_c.calls == at
+    assert vars(model) == before
+    assert not interrupts.interrupted()
+
+
+def test_a_second_ctrl_c_in_the_work_of_a_fold_ends_a_cross_validation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def pressed_twice(*_: Any) -> None:
+        for _press in range(2):
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("apmax.linear.path.relative_penalty", pressed_twice)
+    with pytest.raises(KeyboardInterrupt):
+        clone(SMALL).fit(X, Y)
+
+
+def test_a_worker_process_that_ctrl_c_stops_does_not_count_as_a_second_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stopped(*_: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        raise KeyboardInterrupt  # of the worker
+
+    monkeypatch.setattr("apmax.linear.path.relative_penalty", stopped)
+    with pytest.warns(ConvergenceWarning, match="kept logistic regression"):
+        assert clone(SMALL).fit(X, Y).result_.interrupted
+
+
+def test_a_second_ctrl_c_that_an_error_hides_is_raised_at_the_next_safe_point() -> None:
+    with interrupts.cooperative_interrupts():
+        for _press in range(2):
+            with suppress(KeyboardInterrupt):  # compiled code replaces it by a SystemError
+                signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt) as raised:
+            interrupts.raise_if_interrupted()
+    assert raised.type is KeyboardInterrupt
 
 
 def test_a_second_ctrl_c_raises_at_once() -> None:
@@ -209,15 +260,32 @@ def test_a_failed_refit_leaves_every_attribute_as_it_was(model: Any) -> None:
         assert vars(model) == before
 
 
-def test_ctrl_c_during_calibration_keeps_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_during_calibration_keeps_the_fit_and_is_reported(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def interrupted_calibrate(*arguments: Any, **options: Any) -> Calibration:
         signal.raise_signal(signal.SIGINT)
         return calibrate(*arguments, **options)
 
     monkeypatch.setattr("apmax.linear.base.calibrate", interrupted_calibrate)
-    model = APClassifier().fit(X, Y)
+    with caplog.at_level(logging.WARNING, "apmax"):
+        model = APClassifier().fit(X, Y)
     assert model.result_.converged
     assert np.isfinite(model.coef_).all()
+    assert [one.message.split(":")[0] for one in caplog.records] == [
+        "stopping at the next safe point; press Ctrl-C again to stop at once",
+        "Ctrl-C came after the last safe point",
+    ]
+
+
+def test_ctrl_c_that_ends_a_fit_is_not_reported_as_late(caplog: pytest.LogCaptureFixture) -> None:
+    model = make("lbfgs", alpha=1e-6)
+    model.on_progress = CtrlC(at=2)
+    with caplog.at_level(logging.WARNING, "apmax"), pytest.warns(ConvergenceWarning):
+        model.fit(X, Y)
+    assert [one.message.split(";")[0] for one in caplog.records] == [
+        "stopping at the next safe point"
+    ]
 
 
 def test_the_objective_is_not_validated_inside_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,3 +304,27 @@ def test_ctrl_c_during_a_hold_is_not_forgotten() -> None:
         assert interrupts.interrupted()
     assert not interrupts.interrupted()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_holds_of_several_threads_that_overlap_end() -> None:
+    first_began, second_began = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with interrupts.interrupt_on_hold():
+            first_began.set()
+            second_began.wait()
+
+    def second() -> None:
+        first_began.wait()
+        with interrupts.interrupt_on_hold():
+            second_began.set()
+            threads[0].join()
+
+    threads = [threading.Thread(target=one) for one in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with interrupts.cooperative_interrupts():
+        signal.raise_signal(signal.SIGINT)
+        assert interrupts.interrupted()

@@ -364,6 +364,15 @@ def test_ctrl_c_keeps_the_best_model_and_the_checkpoint(folder: Path, tmp_path: 
     np.testing.assert_array_equal(resumed.intercept_, whole.intercept_)
 
 
+def test_an_index_of_pandas_without_a_name_is_a_feature_only_if_it_is_named(folder: Path) -> None:
+    path, index = folder / "0.parquet", "__index_level_0__"
+    rows = table().select([*NAMES, "y"]).append_column(index, pa.array(np.arange(N)))
+    pq.write_table(rows, path)
+    assert APClassifier().fit_files(path, "y").feature_names_in_.tolist() == NAMES
+    assert sample_negatives(path, "y").table.column_names == NAMES
+    assert sample_negatives(path, "y", columns=[index]).table.column_names == [index]
+
+
 def test_ctrl_c_while_decoding_ends_the_fit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     after_batches(monkeypatch, 2, lambda: signal.raise_signal(signal.SIGINT))
     model = APClassifier()

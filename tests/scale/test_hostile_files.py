@@ -58,8 +58,9 @@ def test_offsets_of_text_beyond_the_file_are_refused(read: Any, tmp_path: Path) 
         (pa.ArrowMemoryError("malloc of size 1 failed"), FileError, "more memory than there is"),
         (pa.ArrowIndexError("index 9 out of bounds"), FileFormatError, "cannot be read"),
         (OSError("Corrupt snappy data"), FileFormatError, "cannot be read"),
+        (pa.ArrowCancelled("Operation cancelled"), FileFormatError, "cannot be read"),
     ],
-    ids=["memory", "index", "disk"],
+    ids=["memory", "index", "disk", "cancelled without Ctrl-C"],
 )
 def test_errors_of_pyarrow_name_the_file(
     read: Any, error: Any, raised: Any, message: str, tmp_path: Path, monkeypatch: Any
@@ -83,12 +84,19 @@ def test_a_column_that_occurs_twice_is_refused(read: Any, tmp_path: Path) -> Non
         read(path)
 
 
-def test_metadata_of_pandas_that_is_damaged_is_refused(tmp_path: Path) -> None:
+def test_metadata_of_pandas_that_is_damaged_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     table = pa.table({"x": X, "y": TEXT.tolist()})
     metadata = {b"pandas": b'{"columns": [{"name": "x"}], "index_columns": []}'}
     pq.write_table(table.replace_schema_metadata(metadata), path)
-    with pytest.raises(FileFormatError, match=r"a\.parquet.* data frame \(KeyError"):
+    assert READERS["auto"](path).feature_names_in_.tolist() == ["x"]
+
+
+def test_values_that_pandas_cannot_hold_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    dates = pa.array([864 * 10**5 * 10**9] * N, pa.date64())
+    pq.write_table(pa.table({"x": X, "date": dates, "y": TEXT.tolist()}), path)
+    with pytest.raises(FileFormatError, match=r"a\.parquet.* cannot be converted to a data frame"):
         READERS["auto"](path)
 
 

@@ -19,7 +19,8 @@ from apmax.interrupts import (
     interrupt_on_hold,
     raise_if_interrupted,
 )
-from apmax.scale.blocks import MemoryBlocks
+from apmax.lbfgs import minimise
+from apmax.scale.blocks import MemoryBlocks, Progress
 from apmax.scale.checkpoint import Checkpoint
 from apmax.scale.fit import LinearFit, Settings, fit
 
@@ -76,6 +77,25 @@ def test_ctrl_c_in_any_pass_keeps_the_last_iteration_and_the_checkpoint(tmp_path
         "interrupted: kept the last iteration",
         whole.result.message,
     ]
+
+
+def test_ctrl_c_after_the_logistic_regression_keeps_it_in_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pressed_after(*arguments: Any, **options: Any) -> Any:
+        found = minimise(*arguments, **options)
+        signal.raise_signal(signal.SIGINT)
+        return found
+
+    monkeypatch.setattr("apmax.scale.fit.minimise", pressed_after)
+    with cooperative_interrupts():
+        found = fit(Pressed(0), SETTINGS, checkpoint=Checkpoint(tmp_path / "fit.json"))
+    assert found.result.message == "interrupted: kept the logistic regression"
+    monkeypatch.undo()
+    stages: list[str] = []
+    progress = Progress(lambda stage, *_: stages.append(stage))
+    fit(Pressed(0), SETTINGS, checkpoint=Checkpoint(tmp_path / "fit.json"), progress=progress)
+    assert {*stages} == {"average precision"}
 
 
 def test_a_second_ctrl_c_ends_a_step_on_hold() -> None:

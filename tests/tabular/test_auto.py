@@ -250,6 +250,18 @@ def test_ctrl_c_keeps_the_models_that_are_complete() -> None:
     assert not interrupts.interrupted()
 
 
+def test_a_worker_process_that_ctrl_c_stops_does_not_count_as_a_second_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stopped(*_: Any) -> None:
+        ctrl_c()
+        raise KeyboardInterrupt  # of the worker
+
+    monkeypatch.setattr("apmax.tabular.search.fit_trees", stopped)
+    model = clone(SMALL).fit(X[TRAIN], Y[TRAIN])
+    assert [*model.models_] == ["logistic"]
+
+
 def test_ctrl_c_in_the_additive_model_keeps_those_before_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

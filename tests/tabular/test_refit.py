@@ -150,6 +150,19 @@ def test_interrupted_refits_keep_the_model_of_the_sample(files: Path) -> None:
     np.testing.assert_array_equal(model.predict_proba(X), sample.predict_proba(X))
 
 
+def test_a_second_ctrl_c_ends_a_refit(files: Path) -> None:
+    def interrupt(stage: str, done: int, of: int, ap: float) -> None:
+        if stage == "all rows":
+            for _press in range(2):
+                signal.raise_signal(signal.SIGINT)
+
+    model = additive()
+    model.on_progress = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        model.fit_files(files, "y", sample_weight="v", rows=SAMPLE)
+    assert not hasattr(model, "linear_")
+
+
 def test_bad_values_outside_the_sample_are_located(files: Path) -> None:
     table: Any = X.assign(y=Y)
     table.loc[np.flatnonzero(~Y)[-1], "a"] = np.inf

@@ -47,6 +47,47 @@ def test_files_that_fit_give_the_model_of_fit(which: int, pattern: str) -> None:
     assert model.feature_names_in_.tolist() == ["a", "kind"]
 
 
+@pytest.mark.parametrize("which", [0, 1], ids=["additive", "auto"])
+def test_columns_that_are_an_index_in_pandas_are_features(which: int, tmp_path: Path) -> None:
+    table = X.assign(status=LABELS).set_index("a")
+    table.to_parquet(tmp_path / "0.parquet")
+    named, whole = models()[which], models()[which]
+    named.fit_files(tmp_path / "0.parquet", "status", columns=["a", "kind"])
+    assert named.feature_names_in_.tolist() == ["a", "kind"]
+    whole.fit_files(tmp_path / "0.parquet", "status")
+    assert whole.feature_names_in_.tolist() == ["kind", "a"]
+
+
+def test_an_index_without_a_name_is_no_feature(tmp_path: Path) -> None:
+    kept = X["a"] > -1
+    X.assign(status=LABELS)[kept].to_parquet(tmp_path / "0.parquet")
+    model = models()[0].fit_files(tmp_path / "0.parquet", "status")
+    expected = models()[0].fit(X[kept], LABELS[kept])
+    np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["additive", "auto"])
+@pytest.mark.parametrize("suffix", ["parquet", "feather"])
+def test_types_of_pandas_give_the_model_of_fit(which: int, suffix: str, tmp_path: Path) -> None:
+    missing = RNG.random(ROWS) < 0.1
+    frame = pd.DataFrame(
+        {
+            "category": X["kind"].astype("category"),
+            "grade": pd.Categorical(np.where(X["a"] > 0, "low", "high"), ordered=True),
+            "count": X["a"].round().astype("Int64").mask(missing),
+            "flag": (X["a"] > 1).astype("boolean").mask(missing),
+            "text": X["kind"].astype("string").mask(missing),
+            "number": X["a"].astype("Float32").mask(missing),
+        }
+    )
+    path = tmp_path / f"0.{suffix}"
+    getattr(frame.assign(status=LABELS), f"to_{suffix}")(path)
+    model, expected = models()[which], models()[which]
+    model.fit_files(path, "status")
+    expected.fit(frame, LABELS)
+    np.testing.assert_array_equal(model.predict_proba(frame), expected.predict_proba(frame))
+
+
 def test_larger_files_are_sampled(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = models()[0].fit_files(pattern, "status", columns=["a", "kind"])
     sampled = models()[0].fit_files(pattern, "status", columns=["a", "kind"], rows=3000)

@@ -1,4 +1,4 @@
-"""Splits of some of the rows."""
+"""Which rows are accepted, and splits of some of them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from apmax import AdditiveAPClassifier, AutoAPClassifier, errors
 from apmax.binary_target import binary_target
 from apmax.splits import mean_held_out, restricted
 from apmax.tabular.training_data import without_weightless_rows
@@ -43,3 +44,19 @@ def test_held_out_values_are_averaged_over_splits() -> None:
     splits = [(ROWS[5:], ROWS[:5]), (ROWS[:3], ROWS[3:6])]
     found = mean_held_out(splits, [np.ones(5), np.array([3.0, 5.0, 7.0])], 7)
     np.testing.assert_array_equal(found, [1.0, 1.0, 1.0, 2.0, 3.0, 7.0, np.nan])
+
+
+@pytest.mark.parametrize("estimator", [AdditiveAPClassifier, AutoAPClassifier])
+def test_equal_names_of_columns_are_refused_before_scikit_learn_sees_them(estimator: Any) -> None:
+    X = pd.DataFrame(np.column_stack([ROWS, -ROWS]), columns=["a", "a"])
+    with pytest.raises(errors.ShapeError, match="two columns named 'a': rename or drop"):
+        estimator().fit(X, RARE)
+
+
+@pytest.mark.parametrize("estimator", [AdditiveAPClassifier, AutoAPClassifier])
+@pytest.mark.parametrize("kind", ["Table", "RecordBatch"])
+def test_tables_of_arrow_are_refused_with_the_remedy(estimator: Any, kind: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    X = getattr(pa, kind).from_pydict({"a": ROWS, "b": -ROWS})
+    with pytest.raises(errors.ShapeError, match=rf"Arrow {kind}.*pass X\.to_pandas\(\)"):
+        estimator().fit(X, RARE)

@@ -12,7 +12,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import MaxAbsScaler
 from threadpoolctl import threadpool_limits
 
-from apmax.interrupts import cooperative_interrupts, raise_if_interrupted
+from apmax.interrupts import (
+    CooperativeInterrupt,
+    cooperative_interrupts,
+    interrupts_before_errors,
+    raise_if_interrupted,
+)
 from apmax.linear import APClassifierCV
 from apmax.metrics import ap_of_scores
 from apmax.splits import Split
@@ -65,8 +70,9 @@ def fit_linear(
             start = time.perf_counter()
             try:
                 fit = _fit_logistic if name == LOGISTIC else _fit_ap
-                classifier, log_odds = fit(X, y, weight, splits, jobs, on_progress)
-            except KeyboardInterrupt:
+                with interrupts_before_errors():
+                    classifier, log_odds = fit(X, y, weight, splits, jobs, on_progress)
+            except CooperativeInterrupt:
                 if not found:
                     raise
                 interrupted = True

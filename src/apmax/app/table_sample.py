@@ -288,7 +288,7 @@ class _ColumnarTable:
     def __init__(self, file: Path, target: str | None) -> None:
         from pyarrow.dataset import dataset
 
-        from apmax.scale.files import RawFiles
+        from apmax.scale.files import UNNAMED_INDEX, RawFiles
 
         kind = "feather" if format_suffix(file) in (".feather", ".arrow") else "parquet"
         schema = dataset(file, format=kind).schema
@@ -296,7 +296,7 @@ class _ColumnarTable:
         stored = (schema.pandas_metadata or {}).get("index_columns", [])
         index = [name for name in stored if name in self.names]
         columns = [name for name in self.names if name not in index]
-        named = [name for name in index if not name.startswith("__index_level_")]
+        named = [name for name in index if not UNNAMED_INDEX.fullmatch(name)]
         # In the order of `load`, which puts a named index first.
         self.target = find_column([*named, *columns], "last" if target is None else target)
         self.source = RawFiles(file, self.target)

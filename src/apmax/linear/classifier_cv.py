@@ -14,7 +14,13 @@ from apmax.binary_classifier import unchanged_on_error
 from apmax.binary_target import FEW_POSITIVES, warn_if_few
 from apmax.blas_threads import one_blas_thread
 from apmax.errors import ParameterError
-from apmax.interrupts import cooperative_interrupts, interrupt_on_hold, raise_if_interrupted
+from apmax.interrupts import (
+    CooperativeInterrupt,
+    cooperative_interrupts,
+    interrupt_on_hold,
+    interrupts_before_errors,
+    raise_if_interrupted,
+)
 from apmax.lbfgs import Minimum
 from apmax.linear.averaging import CANCELLED, gains_over_first, standardised, weigh_by_score
 from apmax.linear.base import LinearAPModel, TrainingSet, logger
@@ -174,7 +180,7 @@ class APClassifierCV(LinearAPModel):
             search = self._logistic_search(data, folds, Cs)
             try:
                 chosen = self._average_path(path, data, folds, search)
-            except KeyboardInterrupt:
+            except CooperativeInterrupt:
                 with interrupt_on_hold():
                     chosen = _keep_logistic(path, data, search)
             design = search.anchor.design
@@ -283,10 +289,9 @@ class APClassifierCV(LinearAPModel):
         )
         results: list[Any] = []
         while len(results) < len(folds):
-            try:
+            with interrupts_before_errors():
                 results.append(next(tasks))
-            finally:  # Ctrl-C also stops worker processes, whose errors it replaces
-                raise_if_interrupted()
+            raise_if_interrupted()
             scores = np.mean([getattr(one, "scores", one) for one in results], axis=0)
             best = float(np.max(scores))
             log.report(what, len(results), len(folds), best)

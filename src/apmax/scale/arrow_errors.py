@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from apmax.errors import ApmaxError, FileError, FileFormatError
-from apmax.interrupts import CooperativeInterrupt, raise_if_interrupted
+from apmax.interrupts import raise_if_interrupted
 
 DAMAGED = "correct the file, or write it again"
 
@@ -36,28 +36,15 @@ def file_errors(what: object, advice: str, verb: str = "read") -> Iterator[None]
             f"{what} claims more memory than there is ({_one_line(error)}): {advice}, or use a "
             "machine with more memory"
         ) from None
-    except pa.ArrowCancelled:  # by Ctrl-C
-        raise CooperativeInterrupt from None
     except (OSError, ValueError, OverflowError, pa.ArrowException) as error:
         raise_if_interrupted()
         raise FileFormatError(f"{what} cannot be {verb} ({_one_line(error)}): {advice}") from None
 
 
 def data_frame(table: Any, what: object) -> Any:
-    """Return a table or record batch as a data frame; whatever prevents it raises FileError.
-
-    The metadata that pandas has stored are JSON of any content, so that errors are of any kind.
-    """
-    try:
-        with file_errors(what, DAMAGED, "converted to a data frame"):
-            return table.to_pandas()
-    except ApmaxError:
-        raise
-    except Exception as error:
-        raise FileFormatError(
-            f"{what} cannot be converted to a data frame ({type(error).__name__}: "
-            f"{_one_line(error)}): {DAMAGED}"
-        ) from None
+    """Return a table or record batch as a data frame with its columns, also those of an index."""
+    with file_errors(what, DAMAGED, "converted to a data frame"):
+        return table.to_pandas(ignore_metadata=True)
 
 
 def _one_line(error: object) -> str:

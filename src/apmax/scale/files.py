@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,8 @@ from apmax.validation import Floats
 
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "feather"}
 FORMATS |= {".csv": "csv", ".csv.gz": "csv"}
+UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
+"""Names under which pandas stores an index without a name."""
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
@@ -50,7 +53,7 @@ class RawFiles:
     target : str
         Column of labels.
     columns : list of str, optional
-        Columns of features. The default is all others.
+        Columns of features. The default is all others but an index of pandas without a name.
     sample_weight : str, optional
         Column of weights.
     """
@@ -69,7 +72,8 @@ class RawFiles:
         self.roles = [target] + ([sample_weight] if sample_weight is not None else [])
         self.stamps = [_stamp(path) for path in self.paths]
         self.schemas = [self._schema(path) for path in self.paths]
-        self.columns = [name for name in self.schemas[0].names if name not in self.roles]
+        names = [name for name in self.schemas[0].names if not UNNAMED_INDEX.fullmatch(name)]
+        self.columns = [name for name in names if name not in self.roles]
         if columns is not None:
             self.columns = [columns] if isinstance(columns, str) else list(columns)
         if not self.columns:

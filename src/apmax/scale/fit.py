@@ -20,7 +20,7 @@ from apmax.interrupts import (
     interrupted,
     raise_if_interrupted,
 )
-from apmax.lbfgs import Objective, minimise
+from apmax.lbfgs import Minimum, Objective, minimise
 from apmax.linear.design import Design, FeatureRange, check_that_squares_fit, maximum
 from apmax.linear.full_batch import relative_penalty
 from apmax.linear.history import HistoryRow
@@ -114,8 +114,9 @@ def _fit(
     checkpoint.load(asdict(settings), found)
     anchor = checkpoint.anchor
     if anchor is None:
-        anchor = _fit_logistic(engine, scaling, found, settings, checkpoint, progress)
-        if not interrupted():
+        logistic = _fit_logistic(engine, scaling, found, settings, checkpoint, progress)
+        anchor = logistic.w
+        if not logistic.interrupted:
             checkpoint.keep_anchor(anchor)
     w, rows, result = _fit_ap(engine, scaling, settings, checkpoint, anchor, progress)
     with interrupt_on_hold():
@@ -189,7 +190,7 @@ def _fit_logistic(
     settings: Settings,
     checkpoint: Checkpoint,
     progress: Progress,
-) -> Floats:
+) -> Minimum:
     """Return the logistic regression that anchors the fit."""
     done = 0
 
@@ -210,7 +211,7 @@ def _fit_logistic(
     )
     if minimum.interrupted and minimum.iterations == 0:  # there is nothing to keep
         raise_if_interrupted()
-    return minimum.w
+    return minimum
 
 
 def _fit_ap(

@@ -16,7 +16,12 @@ from apmax.binary_classifier import BinaryAPClassifier, unchanged_on_error
 from apmax.binary_target import BinaryTarget, warn_if_few
 from apmax.blas_threads import one_blas_thread
 from apmax.errors import ShapeError
-from apmax.interrupts import cooperative_interrupts, raise_if_interrupted
+from apmax.interrupts import (
+    CooperativeInterrupt,
+    cooperative_interrupts,
+    interrupts_before_errors,
+    raise_if_interrupted,
+)
 from apmax.linear import APClassifierCV, FitResult
 from apmax.linear.averaging import standardised
 from apmax.linear.base import TrainingSet
@@ -227,9 +232,10 @@ class AdditiveAPClassifier(EffectPlots, AllRowsMixin, BinaryAPClassifier):
         if pairs.terms and not self.linear_.result_.interrupted:
             # All labels chose the pairs, so that the folds of `linear_` are not independent.
             try:
-                held_out = self._held_out_margins(main, pairs, table, target, splits)
+                with interrupts_before_errors():
+                    held_out = self._held_out_margins(main, pairs, table, target, splits)
                 self.linear_.recalibrate(X, held_out, target)
-            except KeyboardInterrupt:
+            except CooperativeInterrupt:
                 message = "interrupted: calibrated on rows that helped to choose the pairs"
                 self.linear_.result_ = replace(
                     self.linear_.result_, converged=False, interrupted=True, message=message

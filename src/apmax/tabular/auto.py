@@ -15,7 +15,11 @@ from apmax.binary_classifier import BinaryAPClassifier, unchanged_on_error
 from apmax.binary_target import warn_if_few
 from apmax.blas_threads import one_blas_thread
 from apmax.errors import ParameterError, UnknownNameError
-from apmax.interrupts import cooperative_interrupts
+from apmax.interrupts import (
+    CooperativeInterrupt,
+    cooperative_interrupts,
+    interrupts_before_errors,
+)
 from apmax.linear import FitResult
 from apmax.splits import test_share, with_most_rows
 from apmax.tabular.budget import Budget, OutOfTime, planned
@@ -273,10 +277,11 @@ class AutoAPClassifier(EffectPlots, FilesMixin, BinaryAPClassifier):
                 continue
             search.progress.after_each = budget.check if found else None
             try:
-                found[name] = search.fit(name)
+                with interrupts_before_errors():
+                    found[name] = search.fit(name)
             except OutOfTime:
                 left_out.append(name)
-            except KeyboardInterrupt:
+            except CooperativeInterrupt:
                 if not found:
                     raise
                 interrupted = True

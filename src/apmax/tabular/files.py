@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from apmax.binary_classifier import unchanged_on_error
 from apmax.blas_threads import one_blas_thread
-from apmax.interrupts import cooperative_interrupts
+from apmax.interrupts import CooperativeInterrupt, cooperative_interrupts
 from apmax.tabular.columns import Columns
 
 logger = logging.getLogger("apmax")
@@ -183,16 +183,18 @@ class AllRowsMixin(FilesMixin):
         """Fit the coefficients to all rows, unless the fit to the sample was interrupted."""
         if self.result_.interrupted:
             return
-        try:
-            with cooperative_interrupts(), one_blas_thread():
+        with cooperative_interrupts(), one_blas_thread():
+            try:
                 w, result = self._all_rows(source, cache)
-        except KeyboardInterrupt:
-            message = "interrupted: kept the coefficients of the sample"
-            self.result_ = replace(self.result_, converged=False, interrupted=True, message=message)
-        else:
-            self.linear_.coef_, self.linear_.intercept_ = w[None, :-1], w[-1:]
-            self.linear_.result_, self.linear_.n_iter_ = result, result.iterations
-            self._set_effects()  # type: ignore[attr-defined]
+            except CooperativeInterrupt:
+                message = "interrupted: kept the coefficients of the sample"
+                self.result_ = replace(
+                    self.result_, converged=False, interrupted=True, message=message
+                )
+            else:
+                self.linear_.coef_, self.linear_.intercept_ = w[None, :-1], w[-1:]
+                self.linear_.result_, self.linear_.n_iter_ = result, result.iterations
+                self._set_effects()  # type: ignore[attr-defined]
         if not self.result_.converged:
             warnings.warn(self.result_.message, ConvergenceWarning, stacklevel=4)
 
