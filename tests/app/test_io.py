@@ -139,13 +139,16 @@ def test_parquet_that_claims_too_many_rows_is_refused(tmp_path: Path) -> None:
         read_table(file)
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(2_500_000, 2), (1, 100_001)])
+@pytest.mark.parametrize(
+    ("rows", "columns", "remedy"), [(2_500_000, 2, "save it as CSV"), (1, 100_001, "use LIBSVM")]
+)
 def test_feather_that_claims_too_many_cells_is_refused(
-    tmp_path: Path, rows: int, columns: int
+    tmp_path: Path, rows: int, columns: int, remedy: str
 ) -> None:
     file, missing = tmp_path / "bomb.feather", pa.nulls(rows)  # which takes no space in the file
     pf.write_feather(pa.table({f"c{k}": missing for k in range(columns)}), str(file))
-    with pytest.raises(FileFormatError, match=f"claims {rows:,} rows and {columns:,} columns"):
+    claim = f"claims {rows:,} rows and {columns:,} columns"
+    with pytest.raises(FileFormatError, match=f"{claim}.*{remedy}"):
         read_table(file)
 
 
@@ -342,3 +345,8 @@ def test_a_short_row_after_a_long_cell_is_refused(tmp_path: Path) -> None:
 def test_lines_with_keys_of_their_own_are_read(tmp_path: Path) -> None:
     lines = "".join(f'{{"k{k}": {k}, "y": 0}}\n\n' for k in range(500))
     assert read_table(written(tmp_path, "t.jsonl", lines)).shape == (500, 501)
+
+
+def test_lines_with_raw_control_characters_are_read(tmp_path: Path) -> None:
+    file = written(tmp_path, "t.jsonl", '{"note": "a\tb\x1b", "y": 1}\n{"note": "z", "y": 0}\n')
+    assert read_table(file)["note"].tolist() == ["a\tb\x1b", "z"]
