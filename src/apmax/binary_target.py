@@ -119,7 +119,12 @@ def _two_classes(y: NDArray[Any], estimator: str) -> NDArray[Any]:
     try:
         check_classification_targets(y)
         classes = np.unique(y)
-    except TypeError as error:  # labels that cannot be compared
+    except TypeError as error:  # labels that cannot be compared, and bytes
+        if all(isinstance(label, bytes) for label in y.tolist()):
+            raise LabelError(
+                "`y` holds labels of type bytes: convert them to text, for example with "
+                "[label.decode() for label in y]"
+            ) from None
         raise LabelError(
             f"`y` mixes labels of different types ({error}): convert all to text, for example with "
             "y.astype(str)"

@@ -22,8 +22,11 @@ Forests do not count: the size of a tree is bounded. docs/benchmarks.md has the 
 BYTES_PER_ROW = 6000
 """Memory per row, for pairs of columns of additive models."""
 LEAST_ROWS = 1000
-ROOT_GROUP = Path("/sys/fs/cgroup/memory.max")
-"""Limit of a container."""
+ROOT_GROUPS = [
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+]
+"""Limit of a container, in the versions 2 and 1 of control groups."""
 
 
 def memory_of_machine() -> int | None:
@@ -31,8 +34,9 @@ def memory_of_machine() -> int | None:
     found = []
     with suppress(AttributeError, ValueError, OSError):  # on Windows
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    with suppress(ValueError, OSError):  # "max" if there is no limit
-        found.append(int(ROOT_GROUP.read_text()))
+    for group in ROOT_GROUPS:
+        with suppress(ValueError, OSError):  # "max" if there is no limit
+            found.append(int(group.read_text()))
     return min(found, default=None)
 
 

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 from apmax.binary_target import BinaryTarget, binary_target
 from apmax.errors import ShapeError
 from apmax.splits import Split, make_splits, restricted
-from apmax.tabular.columns import Columns, Table
+from apmax.tabular.columns import Columns, Table, column_names
 from apmax.validation import Floats
 
 
@@ -71,6 +71,10 @@ def checked_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
             f"{type(estimator).__name__} needs a dense X with one column per feature: use "
             "APClassifierCV for a sparse matrix, or X.toarray()"
         )
+    if hasattr(X, "column_names"):  # of pyarrow
+        raise ShapeError(
+            f"`X` is an Arrow {type(X).__name__}, not a DataFrame or an array: pass X.to_pandas()"
+        )
     if not hasattr(X, "columns"):
         if not hasattr(X, "dtype") and np.asarray(X).dtype.kind in "US":
             X = np.asarray(X, dtype=object)  # lists of numbers and text: no number becomes text
@@ -79,5 +83,6 @@ def checked_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
         raise ShapeError(
             f"`X` has shape {tuple(X.shape)}: it needs at least one row and one column"
         )
+    column_names(X)  # scikit-learn has an error of its own for equal ones
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     return X
