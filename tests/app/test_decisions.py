@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from apmax.app.archive import Fields
-from apmax.app.decisions import Decision, choose, make_rule, select
+from apmax.app.decisions import Decision, choose, effective_rows, make_rule, select
 from apmax.errors import ModelFileError, ParameterError, UnreachableTargetError
 
 Y = np.array([1, 0, 1, 1, 0, 0, 0, 0, 1, 0], dtype=bool)
@@ -132,3 +132,10 @@ def test_decisions_return_from_a_file() -> None:
 def test_wrong_decisions_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ModelFileError, match=f"operating point|{next(iter(wrong))!r} is missing"):
         Decision.stored(Fields({**asdict(GOOD), **wrong}, {}))
+
+
+def test_the_effective_number_of_rows_has_no_unit() -> None:
+    weight = np.array([1.0, 2.0, 3.0, 0.0])
+    for unit in (1e-300, 1.0, 1e300):
+        assert effective_rows(unit * weight) == pytest.approx(36 / 14)
+    assert effective_rows(np.zeros(3)) == effective_rows(np.empty(0)) == 0

@@ -139,13 +139,16 @@ def test_parquet_that_claims_too_many_rows_is_refused(tmp_path: Path) -> None:
         read_table(file)
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(2_500_000, 2), (1, 100_001)])
+@pytest.mark.parametrize(
+    ("rows", "columns", "remedy"), [(2_500_000, 2, "save it as CSV"), (1, 100_001, "use LIBSVM")]
+)
 def test_feather_that_claims_too_many_cells_is_refused(
-    tmp_path: Path, rows: int, columns: int
+    tmp_path: Path, rows: int, columns: int, remedy: str
 ) -> None:
     file, missing = tmp_path / "bomb.feather", pa.nulls(rows)  # which takes no space in the file
     pf.write_feather(pa.table({f"c{k}": missing for k in range(columns)}), str(file))
-    with pytest.raises(FileFormatError, match=f"claims {rows:,} rows and {columns:,} columns"):
+    claim = f"claims {rows:,} rows and {columns:,} columns"
+    with pytest.raises(FileFormatError, match=f"{claim}.*{remedy}"):
         read_table(file)
 
 
@@ -257,11 +260,63 @@ def test_equal_names_of_columns_get_numbers(tmp_path: Path) -> None:
     assert read_table(file, target="b").columns.tolist() == names
 
 
+HEADERLESS = {
+    "2": ["2,0,0.5", "0,2,1.5", "2,2,2", "?,2,1", "2,male,yes", "2;3,5;yes"],
+    "last": ["0.5,last,1"],
+    "3": ["1,3,2", "3,NA,0.5"],
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "first"), [(target, row) for target, rows in HEADERLESS.items() for row in rows]
+)
+def test_a_cell_that_equals_the_position_of_the_target_does_not_make_a_header(
+    tmp_path: Path, target: str, first: str
+) -> None:
+    rows = [first, first, first.replace(target, "7")]
+    file = written(tmp_path, "t.csv", "\n".join(rows))
+    with file.open("rb") as stream:
+        layout = find_layout(file, stream, "utf-8", target)
+    assert layout.names == ["column 1", "column 2", "column 3"]
+    assert not layout.header
+    assert len(read_table(file, target=target)) == 3
+
+
+@pytest.mark.parametrize(
+    ("target", "first"),
+    [("2", "2,x,y"), ("2", "id,1,2"), ("1", "a,b,1"), ("2020", "country,2019,2020"),
+     ("0", "0,1,2"), ("2020", "a,b,2020"), ("last", "id,1,last"), ("2", ",2,x")],
+)  # fmt: skip
+def test_a_number_may_be_the_name_of_the_target(tmp_path: Path, target: str, first: str) -> None:
+    file = written(tmp_path, "t.csv", f"{first}\n5,6,3.5\n7,,4\n")
+    frame = read_table(file, target=target)
+    assert list(frame.columns)[1:] == first.split(",")[1:]
+    assert len(frame) == 2
+
+
+@pytest.mark.parametrize(
+    ("target", "rows"),
+    [("2", "0,1,2\n5,0,1\n"), ("2", "1,2,3\n5,0,1\n"), ("2", "2,x,y\n1,a,b\n"),
+     ("2020", "2019,2020,2021\n1,2,3\n"), ("0", "1,0,0.5\n2,1,0.1\n"), ("-1", "3,-1\n2,1\n")],
+)  # fmt: skip
+def test_a_target_that_may_be_a_name_or_a_position_is_refused(
+    tmp_path: Path, target: str, rows: str
+) -> None:
+    file = written(tmp_path, "t.csv", rows)
+    with pytest.raises(ParameterError, match=f"--target = '{target}' is a cell of the first row"):
+        load(file, target=target)
+
+
+def test_a_model_recognises_the_header_of_numbers_that_it_was_trained_with(tmp_path: Path) -> None:
+    file = written(tmp_path, "t.csv", "0,1,2\na,3,0\nb,4,1\n")
+    assert list(read_table(file, text=["0", "1"], target="2").columns) == ["0", "1", "2"]
+
+
 def test_100_000_columns_of_one_name_are_told_apart(tmp_path: Path) -> None:
     count = 100_000  # in quadratic time, a quarter of an hour
     file = written(tmp_path, "t.csv", f"{','.join(['c'] * count)}\n{','.join(['1'] * count)}\n")
     with file.open("rb") as stream:
-        names = find_layout(file, stream, "c", "utf-8").names
+        names = find_layout(file, stream, "utf-8", "c").names
     assert names == ["c", *(f"c ({k})" for k in range(2, count + 1))]
 
 
@@ -290,3 +345,8 @@ def test_a_short_row_after_a_long_cell_is_refused(tmp_path: Path) -> None:
 def test_lines_with_keys_of_their_own_are_read(tmp_path: Path) -> None:
     lines = "".join(f'{{"k{k}": {k}, "y": 0}}\n\n' for k in range(500))
     assert read_table(written(tmp_path, "t.jsonl", lines)).shape == (500, 501)
+
+
+def test_lines_with_raw_control_characters_are_read(tmp_path: Path) -> None:
+    file = written(tmp_path, "t.jsonl", '{"note": "a\tb\x1b", "y": 1}\n{"note": "z", "y": 0}\n')
+    assert read_table(file)["note"].tolist() == ["a\tb\x1b", "z"]

@@ -15,7 +15,7 @@ from apmax.metrics import ROUNDING, OperatingPoint, operating_point
 from apmax.validation import Floats, Mask, check_real
 
 FEW_ALERTS = 30
-"""With fewer alerts than this, the precision on labelled data is uncertain."""
+"""With fewer (effective) alerts than this, the precision on labelled data is uncertain."""
 
 
 @dataclass(frozen=True)
@@ -222,6 +222,13 @@ def at_threshold(
         alerts=_total(alerts, weight),
         true_alerts=_total(alerts & y, weight),
     )
+
+
+def effective_rows(weight: Floats) -> float:
+    """Return the number of equally weighted rows whose mean has the same variance."""
+    largest = float(weight.max(initial=0.0))
+    v = weight / largest if largest else weight  # so that no square overflows
+    return float(v.sum() ** 2 / np.dot(v, v)) if largest else 0.0
 
 
 def _total(rows: Mask, weight: Floats | None) -> float:

@@ -41,10 +41,14 @@ def check_cells(file: Path, rows: int, columns: int) -> None:
 
 
 def _too_large(file: Path, rows: int, columns: int) -> FileFormatError:
+    claims = f"{file} claims {rows:,} rows and {columns:,} columns"
+    if columns > MAX_COLUMNS:
+        return FileFormatError(
+            f"{claims}: a table has at most {MAX_COLUMNS:,} columns; use LIBSVM or .npz for wider "
+            "data"
+        )
     return FileFormatError(
-        f"{file} claims {rows:,} rows and {columns:,} columns: a table has at most "
-        f"{MAX_COLUMNS:,} columns, and as many cells as its size suggests: if this is intended, "
-        "save it as CSV"
+        f"{claims}, far more cells than its size suggests: if this is intended, save it as CSV"
     )
 
 
@@ -84,7 +88,8 @@ def wrong_length(file: Path, place: str, found: int, expected: int) -> FileForma
 def check_json_lines(file: Path, stream: BinaryIO, encoding: str) -> None:
     """Raise FileFormatError if the keys of all lines are too many for the number of lines."""
     text = io.TextIOWrapper(stream, encoding=encoding, newline="\n")
-    decoder = json.JSONDecoder(parse_int=float)  # json.loads would make one for each line
+    # json.loads would make a decoder for each line; pandas also reads raw control characters.
+    decoder = json.JSONDecoder(parse_int=float, strict=False)
     rows, keys = 0, set[str]()
     for line in filter(str.strip, text):
         record = decoder.decode(line)

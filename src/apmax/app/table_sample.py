@@ -29,6 +29,7 @@ from apmax.app.files import (
     max_bytes,
     one_line,
 )
+from apmax.app.headers import MISSING
 from apmax.app.io import Dataset, is_array_file, load
 from apmax.app.table_limits import long_cells
 from apmax.app.tables import (
@@ -53,11 +54,6 @@ EXPANSION = 10
 HEAD = 1 << 20
 MAX_LABELS = 1000
 """Distinct labels that are counted; a column with more is not a target."""
-MISSING = {
-    "", "?", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
-    "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
-}  # fmt: skip
-"""Labels that count as missing, as in pandas."""
 
 
 class Plan(NamedTuple):
@@ -225,9 +221,7 @@ class _TextTable:
         self.file, self.encoding = file, encoding
         with self._open() as stream:
             head = stream.read(HEAD)
-        self.layout: Layout = find_layout(
-            file, io.BytesIO(head), [] if target is None else [target], encoding
-        )
+        self.layout: Layout = find_layout(file, io.BytesIO(head), encoding, target)
         self.width = len(self.layout.names)
         self.bytes_per_row = len(head) / max(1, head.count(b"\n"))
         names = self.layout.names

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from apmax.app.files import check_path, format_suffix, max_bytes, one_line, open_bytes
+from apmax.app.headers import has_header, unique_names
 from apmax.app.numbers import NumberReader
 from apmax.app.table_limits import (
     MAX_COLUMNS,
@@ -149,7 +150,7 @@ def _named(file: Path, frame: Any) -> Any:
     """Return a frame with names that are text and differ."""
     if frame.shape[1] == 0 or len(frame) == 0:
         raise FileFormatError(f"{file} is empty: expected at least one column and one row")
-    return frame.set_axis(_unique_names([str(name) for name in frame.columns]), axis=1)
+    return frame.set_axis(unique_names([str(name) for name in frame.columns]), axis=1)
 
 
 def _text_columns(frame: Any) -> list[str]:
@@ -174,8 +175,7 @@ def _read_text(
     import pandas as pd
 
     with open_bytes(file) as stream:
-        wanted = [target] if target is not None else [*text, *numbers.known]
-        layout = find_layout(file, stream, wanted, encoding)
+        layout = find_layout(file, stream, encoding, target, {*text, *numbers.known})
         separator, header, names = layout
         if identifier is not None:
             with suppress(ParameterError):  # the caller reports a column that is not there
@@ -243,25 +243,24 @@ class Layout(NamedTuple):
     names: list[str]
 
 
-def find_layout(file: Path, stream: BinaryIO, wanted: Collection[str], encoding: str) -> Layout:
+def find_layout(
+    file: Path, stream: BinaryIO, encoding: str, target: str | None, known: Collection[str] = ()
+) -> Layout:
     """Detect the separator and the header of a text table from its first rows.
 
-    A row with most of the `wanted` names is a header, whatever its cells look like. Names that
-    empty cells would get do not count.
+    A row with `target`, or most of the `known` names, is a header, whatever its cells look like.
     """
     sample = _decoded_sample(file, stream, encoding)
     separator = "\t" if format_suffix(file) in (".tsv", ".tab") else _find_separator(sample)
-    first = next(_rows(io.StringIO(sample, newline=""), separator), [])
+    rows = list(islice(_rows(io.StringIO(sample, newline=""), separator), SAMPLE_ROWS)) or [[]]
+    first = rows[0]
     if not 1 <= len(first) <= MAX_COLUMNS:
         raise FileFormatError(
             f"{file}: the first row has {len(first)} cells, and a table has 1 to {MAX_COLUMNS} "
             "columns; use LIBSVM or .npz for wider data"
         )
-    names = _unique_names(first)
-    unnamed = {name for name, cell in zip(names, first, strict=True) if not _name(cell)}
-    known = {*wanted} - unnamed
-    header = _looks_like_header(first) or 2 * len(known & {*names}) > len(known)
-    return Layout(separator, header, names if header else _unique_names([""] * len(first)))
+    header = has_header(file, rows, target, known)
+    return Layout(separator, header, unique_names(first if header else [""] * len(first)))
 
 
 def checked_encoding(encoding: str | None) -> str:
@@ -315,30 +314,6 @@ def _find_separator(text: str) -> str:
         if len(widths) == 1 and max(widths) > most:
             best, most = separator, max(widths)
     return best if most > 1 else max(SEPARATORS, key=text.split("\n", 1)[0].count)
-
-
-def _looks_like_header(cells: list[str]) -> bool:
-    import pandas as pd
-
-    plain = [_name(cell) for cell in cells]
-    plain = plain[1:] if len(plain) > 1 and not plain[0] else plain  # above pandas' row numbers
-    numbers = pd.to_numeric(pd.Series(plain, dtype=object), errors="coerce").notna().any()
-    return len(set(plain)) == len(plain) and not numbers and not {"", "?"} & set(plain)
-
-
-def _name(cell: str) -> str:
-    return cell.strip("'\" ")
-
-
-def _unique_names(cells: list[str]) -> list[str]:
-    copies: dict[str, int] = {}  # of each name so far, so that equal names take linear time
-    for k, cell in enumerate(cells, start=1):
-        name = plain = _name(cell) or f"column {k}"
-        while name in copies:
-            copies[plain] += 1
-            name = f"{plain} ({copies[plain]})"
-        copies[name] = 1
-    return list(copies)
 
 
 @long_cells()

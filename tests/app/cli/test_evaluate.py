@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -155,3 +156,16 @@ def test_a_threshold_that_is_measured_where_it_was_chosen_is_noted(folder: Path)
     assert note not in again.stderr
     trained = run("train", "loans.csv", "--target", "defaulted", "--out", "m.apmax")
     assert "the earlier threshold (top 6% on new-loans.csv) is not that of this" in trained.stdout
+
+
+@pytest.mark.parametrize(("heavy", "advice"), [(1.0, "--precision 50%"), (1e6, "--top 5%")])
+def test_a_precision_is_proposed_if_enough_alerts_of_equal_weight_have_it(
+    folder: Path, heavy: float, advice: str
+) -> None:
+    x = np.arange(600) % 10
+    frame = pd.DataFrame({"x": x, "y": (x == 9) & (np.arange(600) % 30 != 29), "w": 1.0})
+    frame.to_csv("t.csv", index=False)
+    frame.assign(w=[heavy] * 100 + [1.0] * 500).to_csv("v.csv", index=False)
+    command = "train t.csv --target y --model logistic -o m.apmax --drop w"
+    run("--quiet", *command.split())
+    assert advice in run("evaluate", "m.apmax", "v.csv", "--weight", "w").stdout

@@ -65,6 +65,33 @@ def test_few_alerts_are_reported_as_uncertain(model: str) -> None:
     assert "uncertain with 20 alerts" in result.stderr
 
 
+@pytest.mark.parametrize("unit", [0.001, 1000.0])
+def test_intervals_and_warnings_do_not_depend_on_the_unit_of_weights(
+    model: str, unit: float
+) -> None:
+    made_loans(2000, 2).assign(w=unit).to_csv("weighted.csv", index=False)
+    for share in ("1%", "5%"):
+        command = ("threshold", model, "--top", share, "--data")
+        plain = run(*command, "valid.csv")
+        weighted = run(*command, "weighted.csv", "--weight", "w")
+        assert weighted.stderr == plain.stderr
+        table = plain.stdout.splitlines()[1:7]
+        assert "%" in table[-1]
+        assert weighted.stdout.splitlines()[1:7] == table
+
+
+def test_few_heavy_alerts_are_as_uncertain_as_few_alerts(model: str) -> None:
+    heavy = 1 + 1e6 * (np.arange(2000) % 10 == 0)
+    made_loans(2000, 2).assign(w=heavy).to_csv("weighted.csv", index=False)
+    shown = run("threshold", model, "--top", "5%", "--data", "weighted.csv", "--weight", "w")
+    probability = predicted("valid.csv")["probability"]
+    alerts = probability >= load_model(model).operating_point.threshold
+    few = int((heavy[alerts] > 1).sum())
+    assert few < 30 < alerts.sum()
+    assert f"uncertain with {alerts.sum()} alerts, as with {few} equal ones" in shown.stderr
+    assert f"{alerts.sum()} of 2,000" in shown.stdout
+
+
 REFUSED = {
     "threshold m.apmax --data valid.csv": "give one of",
     "threshold m.apmax --data valid.csv --top 50": "give it to `apmax predict`",

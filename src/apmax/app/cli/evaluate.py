@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # slow imports are left to the command
     from apmax.app.decisions import Decision
     from apmax.app.model import Model
     from apmax.app.report.measures import TopRows
+    from apmax.app.report.results import ScoredModel
     from apmax.metrics import OperatingPoint
 
 
@@ -82,7 +83,7 @@ def evaluate(
         console.show(found, _alerts_table(title, points, top, stored))
         console.say(verdict)
         if stored is None:
-            console.say(_next_step(model, points, y.size))
+            console.say(_next_step(model, points, result))
         if report is not None:
             write_model_report(console, report, scored)
 
@@ -116,14 +117,15 @@ def _alerts_table(
     return table
 
 
-def _next_step(model: Path, points: dict[float, OperatingPoint | None], rows: int) -> str:
+def _next_step(model: Path, points: dict[float, OperatingPoint | None], result: ScoredModel) -> str:
     """Say how to store a threshold, for a precision that enough alerts have."""
-    from apmax.app.decisions import FEW_ALERTS
+    from apmax.app.decisions import FEW_ALERTS, effective_rows
 
     reached = [
         precision
         for precision, point in points.items()
-        if point is not None and point.alert_rate * rows >= FEW_ALERTS
+        if point is not None
+        and effective_rows(result.mass[result.probabilities >= point.threshold]) >= FEW_ALERTS
     ]
     rule = f"--precision {min(0.8, max(reached)):.0%}" if reached else "--top 5%"
     return (

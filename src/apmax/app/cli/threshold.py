@@ -14,6 +14,7 @@ from apmax.errors import ParameterError
 if TYPE_CHECKING:  # slow imports are left to the command
     from apmax.app.cli.console import ResultTable
     from apmax.app.decisions import Decision, Rule
+    from apmax.validation import Floats
 
 SHARE = "SHARE"
 """Shown for options that take 0.8 or 80%."""
@@ -62,7 +63,7 @@ def threshold(
     with console.errors():
         from dataclasses import asdict, replace
 
-        from apmax.app.decisions import FEW_ALERTS, make_rule
+        from apmax.app.decisions import FEW_ALERTS, effective_rows, make_rule
         from apmax.app.model import save_model
 
         check_outputs(model, inputs=[data])
@@ -71,17 +72,20 @@ def threshold(
             raise ParameterError("give one of --precision, --recall, --top and --cost")
         scored, chosen = choose_on(console, model, data, rule, labels, reading, weight)
         notes = list(scored.warnings)
-        if chosen.alerts < FEW_ALERTS:
+        parts = _weights(scored, chosen)
+        alerts, effective = parts["alerts"].size, effective_rows(parts["alerts"])
+        if effective < FEW_ALERTS:
+            as_few = "" if round(effective) == alerts else f", as with {effective:.0f} equal ones"
             notes.append(
-                f"precision and recall are uncertain with {chosen.alerts} "
-                f"alert{'s' * (chosen.alerts != 1)}: use more labelled rows"
+                f"precision and recall are uncertain with {alerts:,} "
+                f"alert{'s' * (alerts != 1)}{as_few}: use more labelled rows"
             )
             console.warn(notes[-1:])
         replaced = scored.model.operating_point
         save_model(replace(scored.model, operating_point=chosen), model)
         shares = {"precision": chosen.precision, "recall": chosen.recall}
         result = {"model": str(model), **asdict(chosen), **shares, "warnings": notes}
-        console.show(result, _expectations(chosen))
+        console.show(result, _expectations(chosen, parts))
         instead = "" if replaced is None else f" instead of {replaced}"
         console.say(
             f"stored in {model}{instead}; `apmax predict` uses it by default. Expect lower "
@@ -89,24 +93,36 @@ def threshold(
         )
 
 
-def _expectations(chosen: Decision) -> ResultTable:
-    """Return the shares of alerts, precision and recall, with intervals and counts."""
+def _weights(scored: options.Scored, chosen: Decision) -> dict[str, Floats]:
+    """Return the weights above 0 of the rows, the alerts, the positives and the true alerts."""
     import numpy as np
 
-    from apmax.app.decisions import shown_threshold
+    y, given = scored.dataset.labels(), scored.dataset.weight
+    weight = np.ones(y.size) if given is None else given
+    alerts, there = scored.probability >= chosen.threshold, weight > 0
+    of = {"rows": there, "alerts": alerts, "positives": y, "true alerts": alerts & y}
+    return {name: weight[rows & there] for name, rows in of.items()}
+
+
+def _expectations(chosen: Decision, weights: dict[str, Floats]) -> ResultTable:
+    """Return the shares of alerts, precision and recall, with intervals and numbers of rows."""
+    import numpy as np
+
+    from apmax.app.decisions import effective_rows, shown_threshold
     from apmax.app.report.calibration import wilson
 
     title = f"{chosen}: probability ≥ {shown_threshold(chosen.threshold)}"
     table = make_table(title, "on these rows", "share", "95 % interval", "rows")
     parts = {
-        "alerts": (chosen.alerts, chosen.rows),
-        "precision": (chosen.true_alerts, chosen.alerts),
-        "recall": (chosen.true_alerts, chosen.positives),
+        "alerts": ("alerts", "rows", chosen.alerts / chosen.rows),
+        "precision": ("true alerts", "alerts", chosen.precision),
+        "recall": ("true alerts", "positives", chosen.recall),
     }
-    for name, (part, whole) in parts.items():
-        low, high = wilson(np.array(part / whole), np.array(whole))
+    for name, (part, whole, share) in parts.items():
+        low, high = wilson(np.array(share), np.array(effective_rows(weights[whole])))
         interval = "" if name == "alerts" else f"{float(low):.1%} to {float(high):.1%}"
-        table.add_row(name, f"{part / whole:.1%}", interval, f"{part:,.10g} of {whole:,.10g}")
+        rows = f"{weights[part].size:,} of {weights[whole].size:,}"
+        table.add_row(name, f"{share:.1%}", interval, rows)
     return table
 
 
