@@ -35,7 +35,8 @@ import pandas as pd  # noqa: E402
 
 from apmax.dask import DaskAPClassifier, average_precision  # noqa: E402
 from apmax.scale.cluster import even_workers  # noqa: E402
-from tests.dask_clusters import SECONDS, client_of, of_threads  # noqa: E402
+from tests.dask_clusters import client_of, of_threads  # noqa: E402
+from tests.hang import SECONDS  # noqa: E402
 
 # Dask calls functions that pandas 3.1 has deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword")
