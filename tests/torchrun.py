@@ -6,8 +6,6 @@ import os
 import sys
 from pathlib import Path
 
-SECONDS = 300
-"""Most time for one start of a script, on a machine that is ten times slower than usual."""
 TWO_PROCESSES = Path(__file__).parents[1] / "examples" / "torch" / "two_processes.py"
 DYING_RANKS = Path(__file__).parent / "torch" / "dying_ranks.py"
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 import contextlib
 import math
 import numbers
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apmax.errors import (
+    FileError,
     LabelError,
     NonFiniteError,
     NoPositiveError,
@@ -192,6 +195,22 @@ def check_gamma(gamma: float) -> float:
         why="it is the margin of the squared hinge or the slope of the logistic surrogate; "
         "start with 0.1 for squared_hinge and 20 to 40 for logistic on scores in [0, 1]",
     )
+
+
+def check_path(path: str | os.PathLike[str]) -> Path:
+    """Return the path if it names a regular file, or raise FileError."""
+    file = Path(os.path.expanduser(path))
+    try:
+        exists, folder, regular = file.exists(), file.is_dir(), file.is_file()
+    except (OSError, ValueError) as error:
+        raise FileError(f"{str(path)!r} is not a valid path: {error}") from None
+    if not exists:
+        raise FileError(f"{file}: no such file; check the path, relative to {Path.cwd()}")
+    if folder:
+        raise FileError(f"{file} is a folder: give the path of one file")
+    if not regular:
+        raise FileError(f"{file} is not a regular file (a pipe or a device): save it as a file")
+    return file
 
 
 def _as_vector(values: ArrayLike, name: str) -> NDArray[Any]:

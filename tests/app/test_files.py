@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from apmax.app import files
-from apmax.app.files import check_path, open_bytes
+from apmax.app.files import open_bytes
 from apmax.errors import FileError, FileFormatError
+from apmax.validation import check_path
 
 
 def test_paths_that_are_not_files_are_refused(tmp_path: Path) -> None:
@@ -33,3 +34,17 @@ def test_decompression_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         open_bytes(bomb)
     with open_bytes(honest) as stream:
         assert stream.read() == b"a,b\n1,2\n"
+
+
+def test_no_compressed_file_expands_beyond_the_absolute_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert files.MAX_BYTES == 64 << 30
+    file = tmp_path / "data.csv.gz"
+    file.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 1000))
+    monkeypatch.setattr(files, "MAX_BYTES", 4004)
+    with open_bytes(file) as stream:
+        assert len(stream.read()) == 4004
+    monkeypatch.setattr(files, "MAX_BYTES", 4003)
+    with pytest.raises(FileFormatError, match="decompress it first"):
+        open_bytes(file)

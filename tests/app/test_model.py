@@ -242,6 +242,23 @@ def test_limits_and_codes_of_linear_models_are_checked() -> None:
             classifier_from(read_archive(write_archive({**document, "limits": limits})))
 
 
+def test_a_model_whose_scores_overflow_is_refused(
+    tmp_path: Path, trained: dict[str, TrainedModel]
+) -> None:
+    """Each of its numbers is finite, so it is found when the model is tried on two rows."""
+    file = tmp_path / "m.apmax"
+    save_model(trained["logistic"].model, file)
+
+    def enlarge(members: dict[str, bytes]) -> None:
+        document = json.loads(members["model.json"])
+        classifier = document["classifier"]
+        for record in (classifier, *classifier["models"]["logistic"]):
+            record["intercept"] = 1.7e308
+        members["model.json"] = json.dumps(document).encode()
+
+    refused(changed(file.read_bytes(), enlarge), tmp_path, "overflow")
+
+
 def test_wrong_fields_are_refused(tmp_path: Path, stored: bytes) -> None:
     for wrong, message in (
         ({"format": "other"}, "not a model"),

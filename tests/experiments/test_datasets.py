@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 from apmax.errors import FileFormatError
-from experiments import datasets
+from experiments import cifar, datasets
 from experiments.datasets import SETS, load_paper_set, local_files
 
 
@@ -55,6 +55,11 @@ def test_features_are_scaled_to_the_unit_interval_and_zeros_stay_sparse(
     assert sp.issparse(data.X) == (name != "ijcnn1")
     random = (load_paper_set(name, seed=3).y != data.y).any()
     assert random == (name in ("mushrooms", "phishing"))
+
+
+def test_data_sets_are_downloaded_over_https() -> None:
+    assert datasets.PAGE.startswith("https://")
+    assert cifar.PAGE.startswith("https://")
 
 
 def test_a_download_is_kept_and_checked(data_sets: Path, empty: Path, page: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
-import time
+import tracemalloc
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from apmax import _compile, surrogate_ap
 from apmax.objective import _logistic
-from apmax.objective._hinge import HingeSums
+from apmax.objective._hinge import HingeSums, correct_top_rows
 from apmax.objective._logistic import MAX_EXPONENT, FewSigmoidSums, SigmoidSums
 from apmax.objective._pair_sums import DirectSums, Examples
 from apmax.objective.exact import _pair_sums
@@ -274,21 +275,41 @@ def test_one_and_two_threads_give_the_same_bits(name: str, monkeypatch: pytest.M
     np.testing.assert_allclose(results[0].gradient, plain.gradient, rtol=1e-9, atol=1e-15)
 
 
-def test_many_ties_far_from_zero_do_not_cost_quadratic_time() -> None:
-    """Ratio of two sizes, in CPU time: a walk over the ties would take 64 times as long."""
+class CountedRows(np.ndarray[Any, Any]):
+    """An array that counts how many of its entries are read."""
 
-    def seconds(m: int) -> float:
+    reads = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        self.reads += 1
+        return super().__getitem__(place)
+
+
+@pytest.mark.parametrize("m", [100, 10_000])
+def test_many_ties_far_from_zero_take_a_logarithmic_number_of_reads_each(m: int) -> None:
+    """A walk over the ties would read all m of them for each score."""
+    kernel: Any = correct_top_rows
+    scores = np.concatenate([np.ones(20), np.zeros(20)])
+    rows_below = np.repeat([0, m], 20).astype(np.int32)  # all are miscounted
+    rows = np.ones(m).view(CountedRows)
+    getattr(kernel, "py_func", kernel)(0, scores.size, scores, rows, 1.0, rows_below)
+    np.testing.assert_array_equal(rows_below, np.repeat([m, 0], 20))
+    assert rows.reads <= scores.size * (3 + np.log2(m))
+
+
+def test_memory_grows_with_the_number_of_examples_not_of_pairs() -> None:
+    def peak(m: int) -> int:
         scores = np.concatenate([np.ones(m), np.zeros(m), [2e4]])
         positive = np.arange(2 * m + 1) < m
-        times = []
-        for _ in range(3):
-            start = time.process_time()
+        tracemalloc.start()
+        try:
             surrogate_ap(scores, positive, gamma=1.0)
-            times.append(time.process_time() - start)
-        return min(times)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
 
-    seconds(100)  # compiles
-    assert seconds(80_000) < 32 * seconds(10_000)
+    peak(100)  # compiles
+    assert peak(80_000) < 12 * peak(10_000)
 
 
 @pytest.mark.parametrize(("surrogate", "gamma"), [("squared_hinge", 0.1), ("logistic", 20.0)])

@@ -15,7 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from apmax import APClassifier, StochasticAPClassifier
+from apmax import (
+    AdditiveAPClassifier,
+    APClassifier,
+    APClassifierCV,
+    AutoAPClassifier,
+    StochasticAPClassifier,
+)
 from apmax.errors import ShapeError
 from tests.reliability.formats import FORMATS, make_zip
 from tests.reliability.reader_process import run_jobs
@@ -184,10 +190,27 @@ def test_hostile_files_take_time_and_memory_in_proportion_to_their_size(
     assert wrong == {}
 
 
-@pytest.mark.parametrize("estimator", [APClassifier(), StochasticAPClassifier()], ids=str)
-def test_widths_beyond_the_memory_are_refused_before_they_are_allocated(estimator: Any) -> None:
+WIDTH = r"1099511627776 features.*more than this machine's"
+DENSE = "needs a dense X"
+"""Dense tables are as wide as they are in memory."""
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (APClassifier(), WIDTH),
+        (APClassifierCV(cv=2), WIDTH),
+        (StochasticAPClassifier(), WIDTH),
+        (AdditiveAPClassifier(cv=2), DENSE),
+        (AutoAPClassifier(cv=2), DENSE),
+    ],
+    ids=str,
+)
+def test_widths_beyond_the_memory_are_refused_before_they_are_allocated(
+    estimator: Any, message: str
+) -> None:
     import scipy.sparse as sp
 
     X = sp.csr_matrix((np.ones(2), ([0, 1], [0, 2**40 - 1])), shape=(8, 2**40))
-    with pytest.raises(ShapeError, match=r"1099511627776 features.*more than this machine's"):
+    with pytest.raises(ShapeError, match=message):
         estimator.fit(X, np.arange(8) % 2)

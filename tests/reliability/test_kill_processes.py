@@ -18,8 +18,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.hang import SECONDS
 from tests.reliability.soak import record, scaled
-from tests.torchrun import DYING_RANKS, SECONDS, TWO_PROCESSES, environment, torchrun
+from tests.torchrun import DYING_RANKS, TWO_PROCESSES, environment, torchrun
 
 pytestmark = pytest.mark.soak
 torch = pytest.importorskip("torch")

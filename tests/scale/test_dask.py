@@ -35,7 +35,8 @@ import pandas as pd  # noqa: E402
 
 from apmax.dask import DaskAPClassifier, average_precision  # noqa: E402
 from apmax.scale.cluster import even_workers  # noqa: E402
-from tests.dask_clusters import SECONDS, client_of, of_threads  # noqa: E402
+from tests.dask_clusters import client_of, of_threads  # noqa: E402
+from tests.hang import SECONDS  # noqa: E402
 
 # Dask calls functions that pandas 3.1 has deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword")
@@ -296,6 +297,11 @@ def test_a_lost_client_resumes_from_the_checkpoint(client: Any, tmp_path: Path) 
         model.fit(DX, DY)
     with pytest.raises(CheckpointError, match="alpha"):
         DaskAPClassifier(alpha=0.5, checkpoint=path).fit(DX, DY)
+    content = path.read_bytes()
+    path.write_bytes(content[:50] + b"\xff" + content[51:])
+    with pytest.raises(CheckpointError, match="not a checkpoint"):
+        DaskAPClassifier(alpha=0.05, checkpoint=path).fit(DX, DY)
+    path.write_bytes(content)
     resumed = DaskAPClassifier(alpha=0.05, checkpoint=path).fit(DX, DY)
     assert not path.exists()
     whole = DaskAPClassifier(alpha=0.05).fit(DX, DY)

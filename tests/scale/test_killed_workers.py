@@ -20,6 +20,7 @@ import pytest
 
 from apmax.errors import ParameterError, PartitionError
 from apmax.scale.cluster import _most_suspicious, _partition_error
+from tests.hang import SECONDS
 from tests.reliability.soak import record, scaled
 
 dask = pytest.importorskip("dask")
@@ -27,7 +28,7 @@ distributed = pytest.importorskip("distributed")
 from distributed.diagnostics.plugin import WorkerPlugin  # noqa: E402
 
 from apmax.dask import DaskAPClassifier  # noqa: E402
-from tests.dask_clusters import SECONDS, client_of, data, local_cluster, of_threads  # noqa: E402
+from tests.dask_clusters import client_of, data, local_cluster, of_threads  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {

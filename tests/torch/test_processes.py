@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.torchrun import DYING_RANKS, SECONDS, TWO_PROCESSES, environment, torchrun
+from tests.hang import SECONDS
+from tests.torchrun import DYING_RANKS, TWO_PROCESSES, environment, torchrun
 
 EXAMPLES = TWO_PROCESSES.parent
 

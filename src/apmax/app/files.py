@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import io
 import lzma
-import os
 import shutil
 import sys
 import zlib
@@ -30,22 +29,6 @@ FREE_BYTES, MAX_EXPANSION, MAX_BYTES = 1 << 25, 200, 1 << 36
 more than 64 GB."""
 PIECE_BYTES = 1 << 20
 """Untrusted content is read in pieces of this size."""
-
-
-def check_path(path: str | os.PathLike[str]) -> Path:
-    """Return the path if it names a regular file, or raise FileError."""
-    file = Path(path).expanduser()
-    try:
-        exists, folder, regular = file.exists(), file.is_dir(), file.is_file()
-    except (OSError, ValueError) as error:
-        raise FileError(f"{str(path)!r} is not a valid path: {error}") from None
-    if not exists:
-        raise FileError(f"{file}: no such file; check the path, relative to {Path.cwd()}")
-    if folder:
-        raise FileError(f"{file} is a folder: give the path of one file")
-    if not regular:
-        raise FileError(f"{file} is not a regular file (a pipe or a device): save it as a file")
-    return file
 
 
 @contextmanager

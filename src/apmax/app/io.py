@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from apmax.app.files import (
     MAX_EXPANSION,
-    check_path,
     format_suffix,
     max_bytes,
     one_line,
@@ -28,7 +27,7 @@ from apmax.app.roles import NO_ROLES, Roles, assign_roles
 from apmax.app.tables import COLUMNAR, EXCEL, JSON_LINES, read_table
 from apmax.app.target import find_column, two_classes
 from apmax.errors import FileError, FileFormatError, InputError, ParameterError
-from apmax.validation import Floats, Mask
+from apmax.validation import Floats, Mask, check_path
 
 LIBSVM = (".libsvm", ".svm", ".svmlight")
 _LIBSVM_LINE = re.compile(

@@ -24,7 +24,7 @@ from apmax.app.archive import MAX_BYTES, Fields, read_archive, write_archive
 from apmax.app.decisions import Decision
 from apmax.app.drift import Difference, Shift, checked_profile, differences, psi
 from apmax.app.features import CATEGORY, DATE, NUMBER, TablePreprocessor
-from apmax.app.files import check_path, one_line
+from apmax.app.files import one_line
 from apmax.app.io import Dataset
 from apmax.app.numbers import PLAIN, NumberFormat, number_format
 from apmax.app.reasons import contributions
@@ -33,7 +33,7 @@ from apmax.app.stored_tables import preprocessor_document, preprocessor_from
 from apmax.atomic_files import write_file
 from apmax.errors import ModelFileError, ShapeError
 from apmax.tabular import Leaderboard, Standing
-from apmax.validation import Floats
+from apmax.validation import Floats, check_path
 
 FORMAT, SCHEMA = "apmax-model", 5
 TRIAL = {NUMBER: 0.0, CATEGORY: "", DATE: "2000-01-01"}

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from apmax.app.files import (
     COMPRESSED,
-    check_path,
     format_suffix,
     max_bytes,
     one_line,
@@ -46,7 +45,7 @@ from apmax.atomic_files import temporary_folder
 from apmax.errors import FileFormatError, InputError, ParameterError
 from apmax.memory import VARIABLE, rows_for_training
 from apmax.scale.sampling import ClassDraw, sizes_of_classes
-from apmax.validation import Floats
+from apmax.validation import Floats, check_path
 
 logger = logging.getLogger("apmax")
 EXPANSION = 10

@@ -16,7 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
-from apmax.app.files import check_path, format_suffix, max_bytes, one_line, open_bytes
+from apmax.app.files import format_suffix, max_bytes, one_line, open_bytes
 from apmax.app.headers import has_header, unique_names
 from apmax.app.numbers import NumberReader
 from apmax.app.table_limits import (
@@ -30,6 +30,7 @@ from apmax.app.table_limits import (
 )
 from apmax.app.target import find_column
 from apmax.errors import FileError, FileFormatError, ParameterError
+from apmax.validation import check_path
 
 COLUMNAR = (".parquet", ".pq", ".feather", ".arrow")
 JSON_LINES, EXCEL = (".jsonl", ".ndjson"), (".xlsx",)

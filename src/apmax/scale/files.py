@@ -25,7 +25,7 @@ from apmax.interrupts import raise_if_interrupted
 from apmax.objective._pair_sums import NO_WEIGHTS
 from apmax.scale.arrow_errors import DAMAGED, file_errors, require_pyarrow
 from apmax.scale.blocks import LARGEST_WEIGHT, block_rows
-from apmax.validation import Floats
+from apmax.validation import Floats, check_path
 
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "feather"}
 FORMATS |= {".csv": "csv", ".csv.gz": "csv"}
@@ -275,13 +275,10 @@ def matching_files(files: Paths) -> list[Path]:
         else:
             found = [Path(text)] if os.path.exists(text) else sorted(map(Path, glob.glob(text)))
     else:
-        found = [Path(one).expanduser() for one in files]
+        found = [Path(one) for one in files]
     if not found:
         raise FileError(f"no files match {str(files)!r}, relative to {Path.cwd()}: check the path")
-    for path in found:
-        if not path.is_file():
-            raise FileError(f"{path}: no such file; check the path, relative to {Path.cwd()}")
-    return found
+    return list(map(check_path, found))
 
 
 def _suffix(path: Path) -> str | None:

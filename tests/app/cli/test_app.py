@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.app.loans import made_loans, run
+from tests.hang import SECONDS
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = ["demo", "train", "evaluate", "threshold", "predict", "compare", "report"]
@@ -147,7 +148,7 @@ def test_internal_errors_and_interrupts_are_one_line(
 def test_output_of_a_pipe_has_no_escape_codes(folder: Path) -> None:
     command = [sys.executable, "-m", "apmax", "train", "loans.csv", "--target", "last",
                "--model", "logistic", "-o", "m.apmax"]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS)
     assert "\x1b" not in done.stdout + done.stderr
     assert done.stderr == ""
 

@@ -18,11 +18,22 @@ import pytest
 
 from apmax.app.model import load_model
 from tests.app.loans import made_loans
+from tests.hang import SECONDS
 
 AT_ONCE = 3
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 # The marker is printed once Python itself has started, just before main() sets its handler.
 LAUNCH = "from apmax.app.cli import main; print('started', flush=True); main()"
+
+
+# joblib would end idle workers after five minutes. This prints a line when the workers have begun.
+WATCHED = """
+import joblib
+from apmax.app import training
+joblib.parallel_config("loky", idle_worker_timeout=86_400)
+start_workers = training.start_workers
+training.start_workers = lambda jobs: (start_workers(jobs), print("workers", flush=True))
+"""
 
 
 class Outcome(NamedTuple):
@@ -56,7 +67,7 @@ def train(folder: Path, data: Path, stop_after: float | None, *options: str) -> 
         time.sleep(stop_after)
         with suppress(ProcessLookupError):  # it has ended already
             os.killpg(process.pid, signal.SIGINT)
-    _, stderr = process.communicate(timeout=120)
+    _, stderr = process.communicate(timeout=SECONDS)
     seconds = time.monotonic() - start
     return Outcome(process.returncode, seconds, stderr, sorted(p.name for p in folder.iterdir()))
 
@@ -95,21 +106,20 @@ def test_interrupts_at_random_moments_leave_a_complete_model_or_none(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_signal_to_the_command_alone_leaves_no_worker(tmp_path: Path, number: int) -> None:
     made_loans(4000, 0).to_csv(tmp_path / "loans.csv", index=False)
-    command = [sys.executable, "-c", LAUNCH, "train", "loans.csv", "--target", "last",
+    command = [sys.executable, "-c", WATCHED + LAUNCH, "train", "loans.csv", "--target", "last",
                "-o", "m.apmax", "--jobs", "2"]  # fmt: skip
     process = subprocess.Popen(
         command, cwd=tmp_path, env={**os.environ, **ONE_THREAD}, stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, start_new_session=True,
+        stdout=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
-    workers: list[psutil.Process] = []
-    while len(workers) < 2:  # two processes of joblib, besides those that track resources
-        assert process.poll() is None
-        time.sleep(0.05)
-        children = psutil.Process(process.pid).children()
-        workers = [one for one in children if "popen_loky" in " ".join(one.cmdline())]
+    assert process.stdout is not None
+    assert "workers\n" in iter(process.stdout.readline, "")
+    children = psutil.Process(process.pid).children()  # also those that track resources
+    workers = [one for one in children if "popen_loky" in " ".join(one.cmdline())]
+    assert len(workers) == 2
     process.send_signal(number)
-    ended = process.wait(timeout=600)
+    ended = process.wait(timeout=SECONDS)
     assert ended == (-number if number == signal.SIGKILL else 128 + number)
-    _, alive = psutil.wait_procs(workers, timeout=120)  # joblib alone would keep them for longer
+    _, alive = psutil.wait_procs(workers, timeout=SECONDS)
     assert alive == []
     assert not (tmp_path / "m.apmax").exists()
