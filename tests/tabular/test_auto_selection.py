@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ def test_the_stack_is_the_weighted_sum_of_log_odds() -> None:
 def test_a_selected_model_that_was_interrupted_is_replaced_with_a_warning() -> None:
     def stop(stage: str, done: int, *_: Any) -> None:
         if done == 3:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
 
     model = AutoAPClassifier(["logistic", "boosting-5x100", "stack"], select="stack", cv=2)
     model.on_progress = stop

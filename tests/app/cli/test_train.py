@@ -20,6 +20,7 @@ from apmax.app import training
 from apmax.app.cli.console import ProgressLog
 from apmax.app.io import load
 from apmax.app.model import load_model
+from apmax.interrupts import CooperativeInterrupt
 from apmax.tabular import NAMES
 from apmax.tabular.budget import TooShortError
 from apmax.tabular.search import Search
@@ -209,7 +210,7 @@ def test_an_interrupt_after_some_models_keeps_the_best_of_them(
     def third_is_interrupted(self: Any, name: str) -> Any:
         calls.append(name)
         if len(calls) == 3:
-            raise KeyboardInterrupt
+            raise CooperativeInterrupt
         return fit(self, name)
 
     monkeypatch.setattr(Search, "fit", third_is_interrupted)
