@@ -1,4 +1,4 @@
-"""A matplotlib backend that draws the figures that a script shows and lists their axes in a file."""
+"""A matplotlib backend that draws the figures of a script and counts their axes with data."""
 
 from __future__ import annotations
 
