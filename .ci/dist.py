@@ -2,9 +2,9 @@
 
 The wheel is installed into empty environments: alone, and with its extras.
 
-Writes a list of components (SBOM, CycloneDX) and the licences of all dependencies, except those of
-PyTorch, to dist/components. Prints the installed size of the core without extras and the CPU times
-of ``import apmax`` and of the first import of an estimator; ``--store`` stores them in
+Writes a list of components (SBOM, CycloneDX) and the licences of all dependencies, those of the
+extras included, to dist/components. Prints the installed size of the core without extras and the
+CPU times of ``import apmax`` and of the first import of an estimator; ``--store`` stores them in
 ``docs/results/release.json``.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -44,6 +45,13 @@ if __name__ == "__main__":
         local = DaskAPClassifier().fit(*arrays).to_local()
     for fitted in (model, local):
         assert fitted.score(X.to_numpy(), y) > 0.98
+"""
+LOANS = """
+import runpy, sys
+made_loans = runpy.run_path(sys.argv[1] + "/tests/app/loans.py")["made_loans"]
+for seed, name in enumerate(("loans", "valid", "test", "new")):
+    loans = made_loans(600, seed).reset_index(names="customer")
+    loans.to_csv(name + ".csv", index=False)
 """
 IMPORT = """
 import time
@@ -81,6 +89,26 @@ def size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
+def write_components(wheel: Path, python: Path) -> None:
+    """Write the components of an environment and their licences."""
+    folder = DIST / "components"
+    folder.mkdir()
+    bom = folder / f"{wheel.stem}.cdx.json"
+    tool = (sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible")
+    run(*tool, "--output-file", bom, python)
+    tool = (sys.executable, "-m", "piplicenses", "--python", python, "--format", "markdown")
+    (folder / "LICENCES.md").write_text(run(*tool, "--with-urls"))
+
+
+def terminal_commands() -> list[list[str]]:
+    """Return the commands of the quickstart, with a precision that `LOANS` reach."""
+    lines = (ROOT / "docs" / "quickstart.md").read_text("utf-8").splitlines()
+    found = [line.split("#")[0] for line in map(str.strip, lines) if line.startswith("apmax ")]
+    commands = [shlex.split(line.replace("0.8", "0.3")) for line in found if " demo" not in line]
+    assert len(commands) == 4, commands
+    return commands
+
+
 def main() -> None:
     """Build, check, try and store."""
     shutil.rmtree(DIST, ignore_errors=True)
@@ -99,19 +127,16 @@ def main() -> None:
         package, estimator = map(min, zip(*times, strict=True))
         app = installed(folder / "app", f"{wheel}[app,trees,excel,dask]")
         run(app.parent / "apmax", "demo", "--out", folder / "demo", cwd=folder)
-        components = DIST / "components"
-        components.mkdir()
-        bom = components / f"{wheel.stem}.cdx.json"
-        tool = (sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible")
-        run(*tool, "--output-file", bom, app)
-        tool = (sys.executable, "-m", "piplicenses", "--python", app, "--format", "markdown")
-        (components / "LICENCES.md").write_text(run(*tool, "--with-urls"))
         assert (folder / "demo" / "report.html").stat().st_size > 10_000
         (folder / "files.py").write_text(FILES)
         run(app, "files.py", cwd=folder)
         pip = (app, "-m", "pip", "--disable-pip-version-check", "-q", "install")
         run(*pip, "--constraint", ROOT / "constraints.txt", f"{wheel}[torch]")
+        write_components(wheel, app)
         run(app, "-m", "doctest", ROOT / "README.md", ROOT / "docs" / "quickstart.md", cwd=folder)
+        run(app, "-c", LOANS, ROOT, cwd=folder)
+        for command in terminal_commands():
+            run(app.parent / command[0], *command[1:], cwd=folder)
     facts = {
         "wheel_bytes": wheel.stat().st_size,
         "installed_bytes": own,

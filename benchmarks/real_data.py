@@ -31,12 +31,9 @@ class Split(NamedTuple):
 
 
 def data_folder() -> Path | None:
-    """The folder with the data, or None where there is none."""
-    candidates = [os.environ.get("APMAX_DATA"), ROOT / ".." / "shared" / "data"]
-    for candidate in candidates:
-        if candidate and Path(candidate).is_dir():
-            return Path(candidate).resolve()
-    return None
+    """The folder with the data, or None where there is none; `APMAX_DATA` excludes any other."""
+    folder = Path(os.environ.get("APMAX_DATA") or ROOT / ".." / "shared" / "data")
+    return folder.resolve() if folder.is_dir() else None
 
 
 def splits(name: str, seeds: int = 3) -> Iterator[Split]:

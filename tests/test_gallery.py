@@ -1,4 +1,4 @@
-"""Every example of the gallery runs."""
+"""Every example of the gallery runs and shows its figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[1] / "examples" / "gallery"
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "examples" / "gallery"
 NEEDS = {
     "dask_cluster": "distributed",
     "lightning_module": "lightning",
@@ -20,13 +21,14 @@ NEEDS = {
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.py")))
-def test_the_example_runs(name: str, tmp_path: Path) -> None:
+def test_the_example_runs_and_shows_its_figures(name: str, tmp_path: Path) -> None:
     needed = NEEDS.get(name, "matplotlib")
     if find_spec(needed) is None:
         pytest.skip(f"{needed} is not installed")
     environment = {
         **os.environ,
-        "MPLBACKEND": "agg",
+        "MPLBACKEND": "module://tests.figure_list",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
         "OMP_NUM_THREADS": "1",
         "TMPDIR": str(tmp_path),
     }
@@ -40,3 +42,6 @@ def test_the_example_runs(name: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+    figures = (tmp_path / "figures").read_text().splitlines()
+    assert len(figures) >= (FOLDER / f"{name}.py").read_text("utf-8").count("plt.show()") >= 1
+    assert "0 axes with data" not in figures

@@ -105,6 +105,24 @@ def test_equal_weights_of_any_size_give_finite_scores_of_the_same_ranking(
     assert average_precision(Y, scores) == pytest.approx(expected, abs=0.05)
 
 
+@pytest.mark.parametrize("unit", [1e-252, 1.0, 1e252], ids=str)
+@pytest.mark.parametrize("model", [*LINEAR, AdditiveAPClassifier(cv=2, interactions=0)], ids=str)
+def test_weights_of_very_different_sizes_give_finite_scores(model: Any, unit: float) -> None:
+    for seed in range(3):
+        weight = unit * 10.0 ** np.random.default_rng(seed).uniform(-48, 48, Y.size)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            scores = model.fit(X, Y, weight).decision_function(X)
+        assert np.isfinite(scores).all()
+        assert np.isfinite(model.predict_proba(X)).all()
+
+
+@pytest.mark.parametrize("model", [*LINEAR, AdditiveAPClassifier(cv=2, interactions=0)], ids=str)
+def test_weights_beyond_the_range_are_refused(model: Any) -> None:
+    weight = np.where(np.arange(Y.size) == 0, 1e-101, 1.0)
+    with pytest.raises(WeightError, match="too wide"):
+        model.fit(X, Y, weight)
+
+
 @pytest.mark.parametrize("weight", [5e-324, 1e-300, 1e300, 1.7e308], ids=str)
 def test_fits_of_files_refuse_weights_whose_sums_of_products_are_not_representable(
     weight: float, tmp_path: Path

@@ -154,6 +154,61 @@ def test_ranks_that_are_killed_in_turn_are_restarted(tmp_path: Path) -> None:
     )
 
 
+def rank_of_start(agent: int, rank: int, start: int) -> psutil.Process:
+    """Wait for a rank of torchrun that has been started so many times before."""
+    wanted = {"RANK": str(rank), "TORCHELASTIC_RESTART_COUNT": str(start)}
+    deadline = time.monotonic() + SECONDS
+    while True:
+        for process in psutil.Process(agent).children():
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                if wanted.items() <= process.environ().items():
+                    return process
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_ranks_that_are_stopped_from_outside_are_restarted(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    """At random moments, each after a checkpoint of that start."""
+    count, steps, rng = scaled(50), 100 * scaled(50), random.Random(0)
+    never, often = tmp_path / "never", tmp_path / "often"
+    for folder in (never, often):
+        folder.mkdir()
+    assert run(torchrun(DYING_RANKS, TWO_PROCESSES, never, steps, "[]")) == 0
+    command = torchrun(DYING_RANKS, TWO_PROCESSES, often, steps, "[]", restarts=count)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT,
+            env=environment(Path(folder)), start_new_session=True,
+        )  # fmt: skip
+        path = often / "checkpoint.pt"
+        try:
+            for start in range(count):
+                rank, before = rank_of_start(process.pid, start % 2, start), path.exists()
+                modified = path.stat().st_mtime_ns if before else 0
+                while not path.exists() or path.stat().st_mtime_ns == modified:
+                    assert process.poll() is None
+                    time.sleep(0.01)
+                time.sleep(rng.uniform(0, 0.05))
+                rank.send_signal(number)
+            assert process.wait(SECONDS) == 0
+            assert_no_process_is_left(process.pid)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert (often / "restarts").read_text() == str(count)
+    saved = [torch.load(one / "checkpoint.pt", weights_only=True) for one in (never, often)]
+    weights = [[*one["model"].values(), one["loss"]["U"]] for one in saved]
+    assert all(map(torch.equal, *weights))
+    record(
+        f"ranks of torchrun that {number.name} stops from outside are restarted and end with the "
+        "same bits",
+        f"{count} stops at random moments, of both ranks in turn",
+    )
+
+
 def test_torchrun_ends_on_ctrl_c_and_resumes(tmp_path: Path) -> None:
     weights = []
     for stops in (0, scaled(50)):

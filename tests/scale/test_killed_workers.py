@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import runpy
 import signal
 import subprocess
@@ -10,7 +11,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -175,6 +177,63 @@ def test_many_kills_in_every_stage_leave_the_same_bits(
     record(
         f"a fit on Dask workers {name} that SIGKILL stops has the same bits",
         f"{2 * len(STAGES) * fits} kills in {len(STAGES)} stages of {fits} fits",
+    )
+
+
+def workers_of(client: Any, nannies: bool) -> list[int]:
+    """Return the processes of workers that run; a nanny restarts only what it knows to run."""
+    if not nannies:
+        return list(client.run(os.getpid, on_error="ignore").values())
+    found = client.run(process_of_nanny, nanny=True, on_error="ignore")
+    return [process for process in found.values() if process]
+
+
+def process_of_nanny(dask_worker: Any) -> int | None:
+    running = dask_worker.process is not None and dask_worker.process.status.name == "running"
+    return dask_worker.process.pid if running else None
+
+
+def check_stops(cluster: Any, number: int, stops: int, expected: np.ndarray, folder: Path) -> None:
+    """Fit again and again while workers are stopped at random moments, so many times."""
+    rng, left = random.Random(0), stops
+    with cluster(2, folder) as client, ThreadPoolExecutor(1) as pool:
+        while left:
+            model = DaskAPClassifier(alpha=0.1, client=client)
+            fit = pool.submit(model.fit, *data())
+            while left and not fit.done():
+                time.sleep(rng.uniform(0.1, 1.0))
+                processes = workers_of(client, cluster is with_nanny)
+                if processes and not fit.done():
+                    with suppress(ProcessLookupError):
+                        os.kill(rng.choice(processes), number)
+                        left -= 1
+            fit.result(SECONDS)
+            np.testing.assert_array_equal(np.append(model.coef_, model.intercept_), expected)
+
+
+EVERY_CLUSTER = pytest.mark.parametrize(
+    ("cluster", "name"), [(with_nanny, "with nannies"), (without_nanny, "without nannies")]
+)
+
+
+@EVERY_CLUSTER
+def test_a_worker_that_gets_ctrl_c_leaves_the_same_bits(
+    cluster: Any, name: str, expected: np.ndarray, tmp_path: Path
+) -> None:
+    check_stops(cluster, signal.SIGINT, 1, expected, tmp_path)
+
+
+@pytest.mark.soak
+@EVERY_CLUSTER
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_stops_at_random_moments_leave_the_same_bits(
+    number: signal.Signals, cluster: Any, name: str, expected: np.ndarray, tmp_path: Path
+) -> None:
+    stops = scaled(25)
+    check_stops(cluster, number, stops, expected, tmp_path)
+    record(
+        f"a fit on Dask workers {name} that {number.name} stops at random has the same bits",
+        f"{stops} stops",
     )
 
 

@@ -119,6 +119,7 @@ def test_a_signal_to_the_command_alone_leaves_no_worker(tmp_path: Path, number: 
     assert len(workers) == 2
     process.send_signal(number)
     ended = process.wait(timeout=SECONDS)
+    process.stdout.close()
     assert ended == (-number if number == signal.SIGKILL else 128 + number)
     _, alive = psutil.wait_procs(workers, timeout=SECONDS)
     assert alive == []
