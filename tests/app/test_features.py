@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
-from apmax.app.features import TableEncoder
+from apmax.app.features import TableEncoder, TablePreprocessor
 from apmax.errors import ParameterError, ShapeError
 
 FRAME = pd.DataFrame(
@@ -30,6 +31,11 @@ def encoded(encoder: TableEncoder, frame: Any) -> dict[str, Any]:
 
 def kind_of(values: list[Any]) -> str:
     return TableEncoder().fit(pd.DataFrame({"c": values})).kinds_["c"]
+
+
+def dictionary(values: list[Any]) -> pd.Series:
+    """Return a column of Arrow that stores each value once."""
+    return pd.Series(pd.arrays.ArrowExtensionArray(pa.array(values).dictionary_encode()))
 
 
 def test_missing_numbers_become_the_median_with_an_indicator() -> None:
@@ -52,6 +58,23 @@ def test_categories_become_indicators_and_rare_ones_share_one() -> None:
         TableEncoder().fit(unique[["id"]])
     many = pd.DataFrame({"c": [f"c{k}" for k in range(30)] * 6})
     assert len(TableEncoder(max_categories=10).fit(many).get_feature_names_out()) == 10
+
+
+def test_the_frequent_categories_are_looked_up_once_not_for_each_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = []
+
+    class CountedSet(set[Any]):
+        def __init__(self, *values: Any) -> None:
+            made.append(len(values))
+            super().__init__(*values)
+
+    monkeypatch.setattr("apmax.app.features.set", CountedSet, raising=False)
+    words = [f"often {k % 50}" for k in range(250)] + [f"once {k}" for k in range(500)]
+    kept, rare = TablePreprocessor().fit(pd.DataFrame({"c": words})).levels_["c"]
+    assert (len(kept), len(rare)) == (50, 500)
+    assert len(made) == 1
 
 
 def test_dates_become_years_months_and_weekdays() -> None:
@@ -114,6 +137,32 @@ def test_values_of_other_libraries() -> None:
     assert features["money"][:2].tolist() == [1.5, 2.5]
     assert features["day (month) = January"][:2].tolist() == [1, 0]
     assert not features["nothing"].any()
+
+
+DAYS = pd.Series(pd.date_range("2024-01-30", periods=40, unit="ns"))
+
+
+@pytest.mark.parametrize(
+    ("arrow", "plain"),
+    [
+        (DAYS.astype("timestamp[ns][pyarrow]"), DAYS),
+        (DAYS.astype("timestamp[us][pyarrow]"), DAYS),
+        (DAYS.dt.tz_localize("UTC").astype("timestamp[ns, UTC][pyarrow]"), DAYS),
+        (DAYS.dt.date.astype("date32[pyarrow]"), DAYS),
+        (dictionary(list("xyz?") * 10), list("xyz?") * 10),
+        (dictionary([1, 2, None, 4] * 10), [1, 2, None, 4] * 10),
+        (dictionary(DAYS.dt.to_pydatetime().tolist()), DAYS),
+        (dictionary(["2024-01-31", None] * 20), ["2024-01-31", None] * 20),
+    ],
+)
+def test_columns_of_arrow_are_read_like_those_of_numpy(arrow: Any, plain: Any) -> None:
+    one, other = pd.DataFrame({"c": arrow}), pd.DataFrame({"c": plain})
+    preprocessor = TablePreprocessor().fit(other)
+    again = TablePreprocessor().fit(one)
+    assert again.kinds_ == preprocessor.kinds_
+    assert again.typical_ == preprocessor.typical_
+    pd.testing.assert_frame_equal(again.transform(one), preprocessor.transform(other))
+    pd.testing.assert_frame_equal(preprocessor.transform(one), preprocessor.transform(other))
 
 
 def test_extreme_numbers_stay_finite() -> None:

@@ -155,6 +155,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def read(self, name: str, values: Any) -> Any:
         """Return values of a column as numbers, dates or text; missing if they cannot be read."""
+        values = _without_dictionary(values)
         if self.kinds_[name] == NUMBER:
             return to_numbers(values)
         if self.kinds_[name] == CATEGORY:
@@ -183,7 +184,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if len(frequent) < len(count) or len(frequent) > self.max_categories:
             frequent = frequent[: self.max_categories - 1]  # the rare ones share one more
         kept = sorted(map(str, frequent))
-        rare = [word for word in map(str, count.index) if word not in set(kept)]
+        known = set(kept)
+        rare = [word for word in map(str, count.index) if word not in known]
         return kept, sorted(rare[: self.max_categories])
 
     def _parts(self, X: Any) -> dict[str, Any]:
@@ -319,7 +321,8 @@ def to_dates(values: Any, date_format: str) -> Any:
     import pandas as pd
 
     if pd.api.types.is_datetime64_any_dtype(values):
-        return pd.to_datetime(values, utc=True).dt.tz_localize(None)
+        dates = pd.to_datetime(values, utc=True).dt.tz_localize(None)
+        return dates.astype(f"datetime64[{dates.dt.unit}]")  # of NumPy, if they are of Arrow
     text = to_words(values)
     if date_format != "ISO8601":
         text = text.str.replace(r"[ T]+\d{1,2}:.*", "", regex=True)  # the time of day
@@ -336,7 +339,7 @@ def kind_of(values: Any) -> tuple[str, str]:
     """Return the kind of a column, and the format of dates."""
     import pandas as pd
 
-    known = values.dropna()
+    known = _without_dictionary(values).dropna()
     if not len(known) or pd.api.types.is_numeric_dtype(known):
         return NUMBER, ""
     first = known.iloc[0]
@@ -350,6 +353,22 @@ def kind_of(values: Any) -> tuple[str, str]:
     if len(numbers) and to_numbers(numbers).notna().mean() >= MIN_SHARE:
         return (NUMBER if known.nunique() > MAX_LEVELS else CATEGORY), ""
     return _date_kind(known)
+
+
+def _without_dictionary(values: Any) -> Any:
+    """Return a column with the type of its values, if it is a dictionary of Arrow."""
+    import pandas as pd
+
+    if not isinstance(values.dtype, pd.ArrowDtype):
+        return values
+    import pyarrow as pa
+
+    stored = values.dtype.pyarrow_dtype
+    return (
+        values.astype(pd.ArrowDtype(stored.value_type))
+        if pa.types.is_dictionary(stored)
+        else values
+    )
 
 
 def _date_kind(known: Any) -> tuple[str, str]:
