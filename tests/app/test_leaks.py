@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,23 @@ def test_zeros_of_either_sign_and_infinite_numbers_are_compared_as_the_models_re
     other = pd.DataFrame({"a": np.tile([-0.0, np.nan], 20), "b": np.arange(40)})
     assert check_test(dataset(one, y), dataset(other, y)) != []
     assert check_test(dataset(one, y), dataset(other + 1, y)) == []
+
+
+def test_rows_are_compared_in_blocks_in_less_memory_than_the_table(
+    rng: np.random.Generator,
+) -> None:
+    y = np.arange(40_000) < 20_000
+    frame = pd.DataFrame(rng.normal(size=(y.size, 50)), columns=[f"c{k}" for k in range(50)])
+    order = rng.permutation(y.size)
+    train, test = dataset(frame, y), dataset(frame.iloc[order], y[order], "test.csv")
+    tracemalloc.start()
+    try:
+        found = check_test(train, test)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert "the same rows as t.csv" in only(found, None, "test")
+    assert peak < frame.to_numpy().nbytes
 
 
 def test_the_sample_of_a_large_table_is_enough(rng: np.random.Generator) -> None:

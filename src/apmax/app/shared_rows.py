@@ -13,6 +13,8 @@ from apmax.app.leaks import MIN_CLASS, Finding, as_frame
 
 MAX_HASHED = 50_000_000
 """Larger files, in cells, are not compared with the test file."""
+BLOCK_CELLS, BLOCK_ROWS = 1 << 18, 1000
+"""Cells that are hashed at a time, but no fewer rows; this bounds the memory."""
 SHARED_ROWS = 0.05
 """Share of test rows found in the training file, beyond duplicates, that is reported."""
 
@@ -67,10 +69,13 @@ def _hashes(frame: Any, numeric: list[str], labels: Any) -> NDArray[Any]:
     """Return one number per row; numbers are hashed at once, since many columns are slow."""
     import pandas as pd
 
-    numbers = finite_numbers(frame[numeric].to_numpy(dtype=np.float64, na_value=np.nan)) + 0.0
     words = frame.drop(columns=numeric).astype(str).assign(**{"\0": labels})
-    keys = pd.util.hash_pandas_object(words, index=False).to_numpy()
-    hashes = pd.util.hash_array(numbers.ravel()).reshape(numbers.shape)
+    rows: NDArray[Any] = pd.util.hash_pandas_object(words, index=False).to_numpy(copy=True)
     factors = np.random.default_rng(0).integers(2**63, size=len(numeric), dtype=np.uint64)
-    rows: NDArray[Any] = keys + hashes @ (2 * factors + 1)
+    block = max(BLOCK_ROWS, BLOCK_CELLS // max(1, len(numeric)))
+    columns = frame[numeric]
+    for start in range(0, len(frame) if numeric else 0, block):
+        part = columns[start : start + block].to_numpy(dtype=np.float64, na_value=np.nan)
+        hashes = pd.util.hash_array((finite_numbers(part) + 0.0).ravel()).reshape(part.shape)
+        rows[start : start + block] += hashes @ (2 * factors + 1)
     return rows
