@@ -15,7 +15,7 @@ from joblib.externals import loky
 SECONDS = 0.5
 """Time between two looks at the command."""
 ROUNDS = 50
-"""Most rounds of tasks that are sent to reach every process."""
+"""Maximum number of rounds of tasks that are sent to reach every process."""
 
 
 def start_workers(jobs: int) -> None:
@@ -35,7 +35,7 @@ def start_workers(jobs: int) -> None:
         for _ in range(ROUNDS):
             calls = [delayed(_begin)(os.getpid()) for _ in range(2 * count)]
             reached.update(Parallel(n_jobs=jobs)(calls))
-            if len(reached) >= count:
+            if len(reached) >= count or os.getpid() in reached:  # threads of this process
                 break
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -61,6 +61,7 @@ def end_with(owner: int) -> None:
 
 
 def _begin(owner: int) -> int:
-    end_with(owner)
+    if os.getppid() == owner:  # not a thread of the owner, nor a process of a cluster
+        end_with(owner)
     time.sleep(0.01)  # so that the other processes take tasks as well
     return os.getpid()
