@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from apmax.app.features import TableEncoder
 from apmax.app.model import load_model
-from apmax.app.reasons import strongest_reasons
+from apmax.app.reasons import contributions, strongest_reasons
 from tests.app.loans import as_json, made_loans, run
 
 
@@ -70,3 +74,34 @@ def test_reasons_of_pairs_and_of_numbered_features_show_their_values(folder: Pat
     run("--quiet", "train", "a.npz", "--model", "additive", "-o", "m")
     reason = as_json("predict", "m", "a.npz", "--explain", "1")["reason_1"][0]
     assert reason.startswith(f"feature 1 × feature 2 = {X[0, 0]:.0f} × {X[0, 1]:.0f} (")
+
+
+def test_many_categories_are_explained_without_a_dense_matrix_of_features() -> None:
+    rng = np.random.default_rng(0)
+    words = rng.integers(0, 20, (400, 200)).astype(str)
+    frame = pd.DataFrame(words, columns=[f"c{k}" for k in range(200)])
+    encoder = TableEncoder(min_frequency=1).fit(frame)
+    matrix = encoder.transform(frame)
+    means = matrix.mean(axis=0).A1
+    weights = rng.normal(size=means.size)
+    model: Any = SimpleNamespace(
+        preprocessor=encoder,
+        coef=weights,
+        positive="yes",
+        classifier=SimpleNamespace(classes_=["no", "yes"], feature_means_=means),
+        features=lambda _: matrix,
+        feature_names=encoder.get_feature_names_out,
+    )
+    tracemalloc.start()
+    try:
+        parts = contributions(model, frame)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < matrix.shape[0] * matrix.shape[1] * 8 / 2
+    assert list(parts) == list(frame)
+    names = encoder.get_feature_names_out().tolist()
+    for name in ("c0", "c7", "c199"):
+        at = [names.index(f"{name} = {k}") for k in range(20)]
+        expected = weights[at][words[:, int(name[1:])].astype(int)] - means[at] @ weights[at]
+        np.testing.assert_allclose(parts[name], expected, atol=1e-12)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from apmax.app.features import TableEncoder, TablePreprocessor
 from apmax.tabular import AutoAPClassifier
@@ -58,11 +59,12 @@ def _of_weights(model: Model, X: Any) -> Any:
     sign = 1.0 if str(classifier.classes_[1]) == model.positive else -1.0
     weights = sign * np.asarray(model.coef)
     means = getattr(classifier, "feature_means_", np.zeros(weights.size))
-    parts = features.multiply(weights).toarray() - weights * means
-    names = list(dict.fromkeys(sources))
-    if len(names) < len(sources):
-        parts = parts @ np.eye(len(names))[[names.index(name) for name in sources]]
-    return pd.DataFrame(parts, columns=names)
+    places = {name: k for k, name in enumerate(dict.fromkeys(sources))}
+    at = [places[name] for name in sources]
+    shape = (weights.size, len(places))
+    coefficients = sp.csr_array((weights, (np.arange(weights.size), at)), shape)
+    parts = (sp.csr_array(features) @ coefficients).toarray() - means @ coefficients
+    return pd.DataFrame(parts, columns=list(places))
 
 
 def _of_effects(model: Model, X: Any) -> Any:
