@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from apmax.app.cli.app import app
+from apmax.app.cli.console import write_csv
 from tests.app.loans import made_loans, run
 
 TITLE, CLEAR = "\x1b]0;owned\x07", "\x9b2J"
@@ -57,3 +58,14 @@ def test_predictions_are_unchanged_in_a_pipe_and_harmless_on_a_terminal(
         assert len(pd.read_csv(io.StringIO(printed))) == 600
         assert (f"yes{TITLE}{CLEAR}" in printed) != terminal
         assert ("yes]0;owned2J" in printed) == terminal
+
+
+def test_a_terminal_gets_predictions_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stdout, "write", written.append)
+    write_csv(pd.DataFrame({"id": range(5000), "label": f"yes{CLEAR}"}))
+    text = "".join(written)
+    monkeypatch.undo()
+    assert text == "id,label\n" + "".join(f"{k},yes2J\n" for k in range(5000))
+    assert max(map(len, written)) < 1000

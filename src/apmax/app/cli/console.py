@@ -49,7 +49,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Terminal(rich.console.Console):
-    """Prints text as it is, for a category may be "[red]", but without control characters."""
+    """Prints text as it is, because a category may be "[red]", but without control characters."""
 
     def __init__(self, *, stderr: bool) -> None:
         super().__init__(stderr=stderr, soft_wrap=True, markup=False, emoji=False, highlight=False)
@@ -60,6 +60,20 @@ class Terminal(rich.console.Console):
         """Yield what is printed: lines, cells of tables and progress bars."""
         for one in super().render(renderable, options):
             yield one if one.control else one._replace(text=_CONTROL.sub("", one.text))
+
+
+def write_csv(frame: Any) -> None:
+    """Write a table to stdout, row by row; a terminal gets no control characters."""
+    stream = PlainText() if sys.stdout.isatty() else sys.stdout
+    frame.to_csv(stream, index=False)
+
+
+class PlainText:
+    """Writes text without control characters to stdout, as pandas does to a file."""
+
+    def write(self, text: str) -> int:
+        """Write text that may contain control characters."""
+        return sys.stdout.write(_CONTROL.sub("", text))
 
 
 def _json(data: dict[str, Any], indent: int | None = None) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apmax.app.cli.console import Console, check_outputs
+from apmax.app.cli.console import Console, check_outputs, write_csv
 from apmax.app.cli.inputs import DropUnlabelled, Labels, Reading
 from apmax.app.cli.options import Data, ModelFile, measure_drift
 from apmax.app.cli.threshold import SHARE, Cost, Precision, Recall, Top, choose_on
@@ -156,10 +155,7 @@ def _write(
         console.show({**frame.to_dict("list"), **result})
     else:
         console.note(found)
-        if sys.stdout.isatty():
-            console.out.print(frame.to_csv(index=False), end="")
-        else:
-            frame.to_csv(sys.stdout, index=False)
+        write_csv(frame)
 
 
 def _sorted_alerts(frame: Any, alerts: Mask, columns: list[str]) -> Any:
