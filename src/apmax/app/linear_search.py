@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from apmax.interrupts import cooperative_interrupts, raise_if_interrupted
 from apmax.linear import APClassifierCV
 from apmax.metrics import ap_of_scores
-from apmax.splits import Split
+from apmax.splits import Split, mean_held_out, test_share
 from apmax.tabular.leaderboard import Leaderboard, ranked
 from apmax.tabular.library import LOGISTIC
 from apmax.tabular.logistic import CS
@@ -80,7 +80,6 @@ def fit_linear(
     }
     ap = {name: one.ap for name, one in evaluations.items()}
     losses = {name: one.log_loss for name, one in evaluations.items()}
-    test_share = float(np.mean([len(test) / (len(train) + len(test)) for train, test in splits]))
     chosen = ranked(ap, losses)[0]
     classifier = found[chosen].classifier
     if chosen == LOGISTIC:  # APClassifierCV is calibrated
@@ -95,7 +94,7 @@ def fit_linear(
             ap,
             losses,
             {name: one.seconds for name, one in found.items()},
-            test_share,
+            test_share(splits),
             chosen,
         ),
         {name: one.held_out for name, one in evaluations.items()},
@@ -152,12 +151,7 @@ def _fit_logistic(
         ]
     )
     best = int(np.argmax(ap.mean(axis=0)))
-    sums, times = np.zeros(y.size), np.zeros(y.size)
-    for path, (_, test) in zip(paths, splits, strict=True):
-        sums[test] += path[best]
-        times[test] += 1
-    with np.errstate(invalid="ignore"):
-        log_odds = sums / times
+    log_odds = mean_held_out(splits, [path[best] for path in paths], y.size)
     model = LogisticRegression(C=CS[best], max_iter=1000).fit(Z, y, weight)
     model.coef_ = model.coef_ / scaler.scale_
     return model, log_odds
