@@ -45,7 +45,8 @@ HERE = ("localhost", "::1")
 def pytest_report_header() -> str:
     """Say which tests are left out, and why."""
     left_out = ", ".join(collect_ignore_glob) or "none"
-    return f"tests left out, for they need signals, limits or /proc of another system: {left_out}"
+    why = "because they need signals, limits or /proc of another system"
+    return f"tests left out {why}: {left_out}"
 
 
 def _only_here(connect: Callable[..., Any]) -> Callable[..., Any]:

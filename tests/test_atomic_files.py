@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -90,7 +91,6 @@ def ended() -> int:
 def test_only_what_no_living_process_has_locked_is_abandoned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: int
 ) -> None:
-    fcntl = pytest.importorskip("fcntl", reason="locks of files on POSIX")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     part = tmp_path / f".file.{ended}-0123abcd.part"
     folder = tmp_path / f".apmax-tmp-{ended}-0123_xyz"
@@ -150,7 +150,6 @@ def test_pipes_with_such_names_are_not_opened(
 def test_the_lock_is_held_until_the_file_has_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fcntl = pytest.importorskip("fcntl", reason="locks of files on POSIX")
     replace = os.replace
 
     def locked(temporary: str, path: Path) -> None:

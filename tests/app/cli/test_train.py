@@ -243,8 +243,10 @@ def test_progress_in_a_log_is_a_line_with_the_time_left(monkeypatch: pytest.Monk
     log = ProgressLog("boosting", rich.console.Console(file=stream), 10, 40, "AP 0.4000")
     monkeypatch.setattr(time, "monotonic", lambda: log.start + 60)
     assert log.line() == "progress: boosting, 10 of 40, AP 0.4000, 60 s, about 180 s left"
+    end = time.perf_counter() + 60
     with log.every(0.001):
         while stream.getvalue().count("progress: boosting") < 2:
+            assert time.perf_counter() < end, "there was no second line"
             time.sleep(0.001)
 
 
