@@ -60,6 +60,13 @@ def test_categories_become_indicators_and_rare_ones_share_one() -> None:
     assert len(TableEncoder(max_categories=10).fit(many).get_feature_names_out()) == 10
 
 
+def test_a_category_with_the_name_of_the_rare_ones_has_its_own_feature() -> None:
+    frame = pd.DataFrame({"c": ["(other)", "x"] * 9 + ["rare"]})
+    features = encoded(TableEncoder().fit(frame), frame)
+    assert features["c = (other)"].tolist() == [1, 0] * 9 + [0]
+    assert features["c = (other) (2)"].tolist() == [0] * 18 + [1]
+
+
 def test_the_frequent_categories_are_looked_up_once_not_for_each_word(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -271,7 +271,10 @@ class TableEncoder(TablePreprocessor):
         yield from ((name, name) for name in self.medians_)
         yield from ((f"{name} {MISSING}", name) for name in self.with_missing_)
         for name, (kept, rare) in self.levels_.items():
-            words = [*kept, OTHER] if rare else kept
+            other = OTHER
+            while other in kept:  # a category of this name
+                other += " (2)"
+            words = [*kept, other] if rare else kept
             yield from ((f"{name} = {word}", name) for word in words)
 
 
