@@ -64,7 +64,7 @@ def test_a_model_returns_from_its_file_unchanged(
     model = trained[name].model
     save_model(model, tmp_path / "m.apmax")
     again = load_model(tmp_path / "m.apmax")
-    # Logistic regressions of the folds are stored as their mean.
+    # Logistic regressions of the folds are stored as sums of contributions.
     np.testing.assert_allclose(again.log_odds(NEW), model.log_odds(NEW), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(
         again.pipeline.predict_proba(NEW), model.pipeline.predict_proba(NEW), atol=1e-14
@@ -90,6 +90,33 @@ def test_explanations_sum_to_the_log_odds_and_return_from_the_file(
         np.testing.assert_allclose(rest, rest[0], atol=1e-9)
     assert {"income", "city"} <= set(parts.columns)
     assert parts["city"].std() > 0.1
+
+
+@pytest.mark.parametrize("name", ["logistic", "stack"])
+def test_numbers_beyond_the_training_rows_count_as_their_end_in_a_file(
+    trained: dict[str, TrainedModel], name: str, tmp_path: Path
+) -> None:
+    model = trained[name].model
+    save_model(model, tmp_path / "m.apmax")
+    again = load_model(tmp_path / "m.apmax")
+    income = made_loans(400, 0)["income"]
+    for end, beyond in ((income.max(), 1e12), (income.min(), -1e12)):
+        at_end = model.log_odds(NEW.assign(income=end))
+        np.testing.assert_allclose(
+            again.log_odds(NEW.assign(income=beyond)), at_end, rtol=1e-12, atol=1e-12
+        )
+        assert np.ptp(at_end) > 0.1
+
+
+@pytest.mark.parametrize("wrong", ["low", "high"])
+def test_ranges_of_columns_in_a_file_are_checked(
+    trained: dict[str, TrainedModel], wrong: str
+) -> None:
+    document = classifier_document(trained["logistic"].model.classifier)
+    terms = document["models"]["logistic"][-1]
+    terms[wrong] = terms["high"] + 1.0 if wrong == "low" else terms["low"] - 1.0
+    with pytest.raises(ModelFileError, match="the range of a column is damaged"):
+        classifier_from(read_archive(write_archive(document)))
 
 
 @pytest.mark.parametrize("name", ["trees", "stack"])
@@ -262,7 +289,7 @@ def test_a_model_whose_scores_overflow_is_refused(
 def test_wrong_fields_are_refused(tmp_path: Path, stored: bytes) -> None:
     for wrong, message in (
         ({"format": "other"}, "not a model"),
-        ({"schema": 99}, "reads schema 5"),
+        ({"schema": 99}, "reads schema 6"),
         ({"positive": 1}, "'positive' is missing or has a wrong type"),
         ({"positive": "other"}, "labels are not those"),
         ({"against_rest": "abc"}, "'against_rest'"),

@@ -150,8 +150,9 @@ def test_contributions_sum_to_the_log_odds(name: str) -> None:
 
 
 def test_contributions_of_logistic_regression_are_those_of_its_columns() -> None:
-    parts = LOGISTIC.explain(X[TEST])
-    moved = LOGISTIC.explain(X[TEST].assign(distance=X[TEST]["distance"] + 1))
+    within = X[TEST].assign(distance=X[TEST]["distance"].clip(-1, 1))
+    parts = LOGISTIC.explain(within)
+    moved = LOGISTIC.explain(within.assign(distance=within["distance"] + 1))
     change = moved - parts
     assert (change["distance"] != 0).all()
     np.testing.assert_allclose(change.drop(columns="distance"), 0.0, atol=1e-12)
@@ -221,6 +222,46 @@ def test_logistic_models_of_the_folds_share_c_and_scale() -> None:
     assert LOGISTIC.blend_.stack.weights[0] == pytest.approx(1, abs=0.3)
 
 
+@pytest.mark.parametrize("name", ["logistic", "stack"])
+@pytest.mark.parametrize(("size", "end"), [(1e4, "max"), (-1e4, "min"), (1e300, "max")])
+def test_numbers_beyond_the_training_rows_count_as_their_end(
+    name: str, size: float, end: str
+) -> None:
+    y = np.random.default_rng(1).random(800) < expit(2 * X.loc[TRAIN, "distance"] - 2)
+    members = ["logistic", "boosting-5x100", "stack"]
+    model = AutoAPClassifier(members, cv=2, select=name).fit(X[TRAIN], y)
+    assert model.stack_weights_["logistic"] > 0.1
+    numbers = ["distance", "age"]
+    at_end = X[TEST].fillna({"age": 30.0}).assign(**X.loc[TRAIN, numbers].agg(end))
+    beyond = at_end.assign(**dict.fromkeys(numbers, size))
+    expected = model.predict_log_odds(at_end)
+    np.testing.assert_allclose(model.predict_log_odds(beyond), expected, rtol=1e-12)
+    np.testing.assert_allclose(model.explain(beyond), model.explain(at_end), atol=1e-12)
+    assert np.ptp(expected) > 0.1
+
+
+def test_an_implausible_number_of_a_held_out_row_does_not_decide_its_log_odds() -> None:
+    fitted, held_out = next(StratifiedKFold(2).split(X[TRAIN], Y[TRAIN]))
+    row, distance = held_out[0], X.loc[TRAIN, "distance"].to_numpy()
+    expected, found = (
+        AutoAPClassifier(["logistic"], cv=[(fitted, held_out)])
+        .fit(X[TRAIN].assign(distance=np.where(np.arange(800) == row, value, distance)), Y[TRAIN])
+        .out_of_fold_["logistic"]
+        for value in (distance[fitted].max(), 1e6)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_a_column_that_is_missing_in_the_rows_of_a_fold_has_no_effect_there() -> None:
+    rare = X[["distance"]].assign(rare=np.where(np.arange(len(X)) < 400, X["distance"], np.nan))
+    halves = [(np.arange(400, 800), np.arange(400)), (np.arange(400), np.arange(400, 800))]
+    model = AutoAPClassifier(["logistic"], cv=halves).fit(rare[TRAIN], Y[TRAIN])
+    plain = AutoAPClassifier(["logistic"], cv=halves).fit(rare.loc[TRAIN, ["distance"]], Y[TRAIN])
+    first, second = (one.models_["logistic"][0] for one in (model, plain))
+    found = first.decision_function(rare.to_numpy())
+    np.testing.assert_allclose(found, second.decision_function(rare.to_numpy()[:, :1]), atol=1e-9)
+
+
 TRUSTED = {
     "apmax.linear.result.FitResult",
     "apmax.tabular.additive.AdditiveAPClassifier",
@@ -234,6 +275,7 @@ TRUSTED = {
     "apmax.tabular.effects.PairEffect",
     "apmax.tabular.leaderboard.Leaderboard",
     "apmax.tabular.leaderboard.Standing",
+    "apmax.tabular.logistic.Clip",
     "apmax.tabular.stacking.Blend",
     "apmax.tabular.stacking.Stack",
     "collections.OrderedDict",

@@ -35,7 +35,7 @@ from apmax.errors import ModelFileError, ShapeError
 from apmax.tabular import Leaderboard, Standing
 from apmax.validation import Floats, check_path
 
-FORMAT, SCHEMA = "apmax-model", 5
+FORMAT, SCHEMA = "apmax-model", 6
 TRIAL = {NUMBER: 0.0, CATEGORY: "", DATE: "2000-01-01"}
 """Values of the row that every loaded model is tried on."""
 

@@ -6,7 +6,7 @@ other one checks them and builds the estimator. Nothing else of an estimator is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -32,8 +32,11 @@ MAX_HATS = 64
 
 @dataclass(frozen=True, eq=False)
 class LogisticTerms:
-    """The mean of logistic regressions: a line for each number, a value for each category."""
+    """A logistic regression: a clipped line for each number, a value for each category."""
 
+    low: Floats
+    high: Floats
+    """Ends of the range of each number, beyond which its contribution is constant."""
     slope: Floats
     offset: Floats
     missing: Floats
@@ -49,33 +52,23 @@ class LogisticTerms:
     def contributions(self, X: Floats) -> Floats:
         """Return what each column adds to the log-odds, and the intercept last."""
         numbers, codes = X[:, : self.slope.size], X[:, self.slope.size :]
-        parts = [np.where(np.isnan(numbers), self.missing, self.offset + self.slope * numbers)]
+        lines = self.offset + self.slope * np.clip(numbers, self.low, self.high)
+        parts = [np.where(np.isnan(numbers), self.missing, lines)]
         for column, values in zip(codes.T, self.categories, strict=True):
             known = np.append(values, 0.0)  # the last entry is that of a new category
             parts.append(known[np.where(np.isnan(column), -1, column).astype(int)][:, None])
         return np.column_stack([*parts, np.full(X.shape[0], self.intercept)])
 
     @classmethod
-    def mean_of(cls, models: Sequence[Pipeline], columns: Columns) -> LogisticTerms:
-        """Return the mean of pipelines of `apmax.tabular.logistic`."""
-        found = [cls._of(model, columns) for model in models]
-        tables = zip(*(one.categories for one in found), strict=True)
-        return cls(
-            np.mean([one.slope for one in found], axis=0),
-            np.mean([one.offset for one in found], axis=0),
-            np.mean([one.missing for one in found], axis=0),
-            [np.mean(values, axis=0) for values in tables],
-            float(np.mean([one.intercept for one in found])),
-        )
-
-    @classmethod
-    def _of(cls, model: Pipeline, columns: Columns) -> LogisticTerms:
+    def of(cls, model: Pipeline, columns: Columns) -> LogisticTerms:
+        """Return the terms of a pipeline of `apmax.tabular.logistic`."""
         features, logistic = model
         (_, numbers, _), (_, one_hot, _) = features.transformers_[:2]
         count, coefficients = len(columns.numeric), logistic.coef_[0]
-        slope = offset = missing = np.zeros(count)
+        low = high = slope = offset = missing = np.zeros(count)
         if count:
-            imputer, scaler = numbers
+            clip, imputer, scaler = numbers
+            low, high = clip.low_, clip.high_
             flagged = imputer.indicator_.features_
             mean, scale = scaler.mean_, scaler.scale_
             weight = coefficients[: mean.size] / scale
@@ -90,7 +83,8 @@ class LogisticTerms:
             values = np.zeros(len(levels.names))
             values[codes], coefficients = coefficients[: codes.size], coefficients[codes.size :]
             categories.append(values)
-        return cls(slope, offset, missing, categories, float(logistic.intercept_[0]))
+        intercept = float(logistic.intercept_[0])
+        return cls(low, high, slope, offset, missing, categories, intercept)
 
 
 def classifier_document(classifier: Any) -> Document:
@@ -175,10 +169,12 @@ def _auto_document(model: AutoAPClassifier) -> Document:
         if name == ADDITIVE:
             members[name] = [_additive_document(one) for one in fitted]
         elif name == LOGISTIC:
-            terms = fitted[0]
-            if not isinstance(terms, LogisticTerms):
-                terms = LogisticTerms.mean_of(fitted, columns)
-            members[name] = [_as_document(terms)]
+            members[name] = [
+                _as_document(
+                    one if isinstance(one, LogisticTerms) else LogisticTerms.of(one, columns)
+                )
+                for one in fitted
+            ]
         else:
             members[name] = [
                 _as_document(one if isinstance(one, TreeEnsemble) else as_trees(one, width))
@@ -220,7 +216,7 @@ def _auto_from(stored: Fields) -> AutoAPClassifier:
             found = [_logistic_terms_from(one, columns) for one in records]
         else:
             found = [_trees_from(one, width) for one in records]
-        if not found or (name in (ADDITIVE, LOGISTIC) and len(found) > 1):
+        if not found or (name == ADDITIVE and len(found) > 1):
             raise ModelFileError(f"it contains {len(found)} models {name!r}")
         model.models_[name] = found
     if LOGISTIC in members or "mean_contributions" in stored:
@@ -251,7 +247,12 @@ def _trees_from(stored: Fields, width: int) -> TreeEnsemble:
 
 def _logistic_terms_from(stored: Fields, columns: Columns) -> LogisticTerms:
     count = len(columns.numeric)
+    low, high = stored.floats("low", size=count), stored.floats("high", size=count)
+    if (low > high).any():
+        raise ModelFileError("the range of a column is damaged")
     return LogisticTerms(
+        low,
+        high,
         stored.floats("slope", size=count),
         stored.floats("offset", size=count),
         stored.floats("missing", size=count),

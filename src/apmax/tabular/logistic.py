@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -33,16 +34,32 @@ class Shape(NamedTuple):
         return list(range(self.numbers, self.numbers + self.categories))
 
 
+class Clip(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Clips each column to the range of the rows it was fitted to; missing numbers stay missing."""
+
+    def fit(self, X: Floats, y: object = None) -> Clip:
+        """Find the range of each column; 0 if all its numbers are missing."""
+        self.low_ = np.nan_to_num(np.fmin.reduce(X))
+        self.high_ = np.nan_to_num(np.fmax.reduce(X))
+        return self
+
+    def transform(self, X: Floats) -> Floats:
+        """Return the numbers, or the end of the range that is closest."""
+        return np.clip(X, self.low_, self.high_)
+
+
 def fit_path(
     X: Floats, positive: Mask, weight: Floats | None, shape: Shape, Cs: tuple[float, ...] = CS
 ) -> list[Pipeline]:
     """Fit one pipeline per C, smallest first; each fit starts from the previous one.
 
+    Numbers beyond the range of X count as its end, as in trees and the additive model.
+
     The penalty shrinks log-odds, and those of different folds differently. Platt scaling on the
     training rows undoes that, so that models of different folds share a scale.
     """
     imputer = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
-    numbers = make_pipeline(imputer, StandardScaler())
+    numbers = make_pipeline(Clip(), imputer, StandardScaler())
     one_hot = OneHotEncoder(handle_unknown="ignore")
     features = make_column_transformer(
         (numbers, list(range(shape.numbers))), (one_hot, shape.categorical)
@@ -83,7 +100,8 @@ def _columns_of(features: Any, shape: Shape) -> NDArray[np.intp]:
     (_, numbers, _), (_, one_hot, _) = features.transformers_[:2]
     place: list[int] = []
     if shape.numbers:
-        place = [*range(shape.numbers), *numbers[0].indicator_.features_]
+        _, imputer, _ = numbers
+        place = [*range(shape.numbers), *imputer.indicator_.features_]
     if shape.categories:
         sizes = [len(levels) for levels in one_hot.categories_]
         place += np.repeat(shape.categorical, sizes).tolist()
