@@ -178,10 +178,10 @@ def test_ranks_that_are_stopped_from_outside_are_restarted(
         folder.mkdir()
     assert run(torchrun(DYING_RANKS, TWO_PROCESSES, never, steps, "[]")) == 0
     command = torchrun(DYING_RANKS, TWO_PROCESSES, often, steps, "[]", restarts=count)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT,
-            env=environment(Path(folder)), start_new_session=True,
+            env=environment(Path(temporary)), start_new_session=True,
         )  # fmt: skip
         path = often / "checkpoint.pt"
         try:
