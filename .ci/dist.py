@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -102,9 +103,9 @@ def write_components(wheel: Path, python: Path) -> None:
 
 def terminal_commands() -> list[list[str]]:
     """Return the commands of the quickstart, with a precision that `LOANS` reach."""
-    lines = (ROOT / "docs" / "quickstart.md").read_text("utf-8").splitlines()
-    found = [line.split("#")[0] for line in map(str.strip, lines) if line.startswith("apmax ")]
-    commands = [shlex.split(line.replace("0.8", "0.3")) for line in found if " demo" not in line]
+    text = (ROOT / "docs" / "quickstart.md").read_text("utf-8")
+    lines = re.findall(r"^ +(apmax (?!demo).*)$", text, re.MULTILINE)
+    commands = [shlex.split(line.replace("--precision 0.8", "--precision 0.3")) for line in lines]
     assert len(commands) == 4, commands
     return commands
 

@@ -232,7 +232,8 @@ def test_stops_at_random_moments_leave_the_same_bits(
     stops = scaled(25)
     check_stops(cluster, number, stops, expected, tmp_path)
     record(
-        f"a fit on Dask workers {name} that {number.name} stops at random has the same bits",
+        f"a fit on Dask workers {name} that {number.name} stops at random moments has the same "
+        "bits",
         f"{stops} stops",
     )
 
