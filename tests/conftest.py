@@ -18,9 +18,10 @@ if BESIDE_THE_CLONE.is_dir():
     os.environ.setdefault("APMAX_DATA", str(BESIDE_THE_CLONE))
 
 NEED_POSIX = [
-    "app/cli/test_interrupts.py", "app/test_files.py", "reliability/test_full_disk.py",
-    "reliability/test_kill*.py", "scale/test_files.py", "scale/test_killed_workers.py",
-    "scale/test_checkpoint.py", "test_atomic_files.py", "torch/test_processes.py",
+    "app/cli/test_interrupts.py", "app/test_files.py", "app/test_workers.py",
+    "reliability/test_full_disk.py", "reliability/test_kill*.py", "scale/test_files.py",
+    "scale/test_killed_workers.py", "scale/test_checkpoint.py", "test_atomic_files.py",
+    "torch/test_processes.py",
 ]  # fmt: skip
 NEED_LINUX = [
     "reliability/test_damaged_files.py", "reliability/test_reader_process.py",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from typing import Any
 
 import pytest
 from joblib import parallel_config
@@ -10,20 +10,18 @@ from joblib import parallel_config
 from apmax.app import workers
 
 
-@pytest.mark.parametrize("backend", ["threading", "sequential"])
-def test_without_processes_nothing_ends_with_its_parent(
-    monkeypatch: pytest.MonkeyPatch, backend: str
+@pytest.mark.parametrize(("backend", "prepared"), [("threading", False), ("loky", True)])
+def test_only_processes_of_the_command_are_made_to_end_with_it(
+    monkeypatch: pytest.MonkeyPatch, backend: str, prepared: bool
 ) -> None:
-    watched: list[int] = []
-    monkeypatch.setattr(workers, "end_with", watched.append)
+    calls: list[Any] = []
+
+    def record(tasks: Any) -> list[int]:
+        calls.extend(tasks)
+        return [1, 2]
+
+    monkeypatch.setattr(workers, "Parallel", lambda **_: record)
     with parallel_config(backend):
         workers.start_workers(2)
-    assert watched == []
-
-
-def test_only_a_child_of_the_command_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched: list[int] = []
-    monkeypatch.setattr(workers, "end_with", watched.append)
-    for owner in (os.getpid(), 1 + max(os.getpid(), os.getppid()), os.getppid()):
-        assert workers._begin(owner) == os.getpid()
-    assert watched == [os.getppid()]
+    assert bool(calls) == prepared
+    assert all(function is workers._begin for function, *_ in calls)

@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import chi2
 
-from apmax.app.features import (
+from apmax.app.column_values import (
     CATEGORY,
     DATE,
     MAX_LEVELS,
     NUMBER,
-    TablePreprocessor,
     means_missing,
     to_numbers,
     to_words,
 )
+from apmax.app.features import TablePreprocessor
 from apmax.errors import ModelFileError
 from apmax.tabular.columns import MISSING
 from apmax.validation import Floats

@@ -20,7 +20,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 
-from apmax.app.features import CATEGORY, NUMBER, TablePreprocessor, to_words
+from apmax.app.column_values import CATEGORY, NUMBER, to_words
+from apmax.app.features import TablePreprocessor
 from apmax.app.io import Dataset
 from apmax.binary_target import binary_target
 from apmax.errors import InputError, ShapeError

@@ -21,9 +21,10 @@ from sklearn.preprocessing import StandardScaler
 
 from apmax._version import __version__
 from apmax.app.archive import MAX_BYTES, Fields, read_archive, write_archive
+from apmax.app.column_values import CATEGORY, DATE, NUMBER
 from apmax.app.decisions import Decision
 from apmax.app.drift import Difference, Shift, checked_profile, differences, psi
-from apmax.app.features import CATEGORY, DATE, NUMBER, TablePreprocessor
+from apmax.app.features import TablePreprocessor
 from apmax.app.files import one_line
 from apmax.app.io import Dataset
 from apmax.app.numbers import PLAIN, NumberFormat, number_format

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from apmax.app.features import MIN_SHARE, means_missing
+from apmax.app.column_values import MIN_SHARE, means_missing
 from apmax.app.target import listed
 from apmax.errors import ParameterError
 

@@ -122,7 +122,7 @@ def _groups(values: Any) -> NDArray[Any]:
 
 def _times(values: Any) -> Floats:
     """Return numbers or dates as numbers that order the rows."""
-    from apmax.app.features import DATE, NUMBER, kind_of, to_dates, to_numbers
+    from apmax.app.column_values import DATE, NUMBER, kind_of, to_dates, to_numbers
 
     kind, date_format = kind_of(values)
     order = to_numbers(values)

@@ -13,9 +13,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from apmax.app.archive import LABELS
+from apmax.app.column_values import CATEGORY, NUMBER
 from apmax.app.decisions import Decision
 from apmax.app.drift import has_few_values, profile
-from apmax.app.features import CATEGORY, NUMBER, TableEncoder, TablePreprocessor
+from apmax.app.features import TableEncoder, TablePreprocessor
 from apmax.app.model import Model, model_content, model_from, save_model
 from apmax.app.pipeline import ModelPipeline
 from apmax.app.stored_models import positive_label

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apmax.app.features import finite_numbers
+from apmax.app.column_values import finite_numbers
 from apmax.app.io import Dataset
 from apmax.app.leaks import MIN_CLASS, Finding, as_frame
 

@@ -5,14 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from apmax.app.archive import Fields
-from apmax.app.features import (
-    CATEGORY,
-    DATE,
-    DATE_FORMATS,
-    NUMBER,
-    TableEncoder,
-    TablePreprocessor,
-)
+from apmax.app.column_values import CATEGORY, DATE, DATE_FORMATS, NUMBER
+from apmax.app.features import TableEncoder, TablePreprocessor
 from apmax.errors import ModelFileError
 
 

@@ -11,6 +11,7 @@ from functools import cache
 
 from joblib import Parallel, delayed, effective_n_jobs
 from joblib.externals import loky
+from joblib.parallel import LokyBackend, get_active_backend
 
 SECONDS = 0.5
 """Time between two looks at the command."""
@@ -24,8 +25,10 @@ def start_workers(jobs: int) -> None:
     A terminal sends Ctrl-C to all processes. A worker that it ends in the middle of a fit would end
     the command with an error, before the models that are complete can be kept.
     """
-    count = effective_n_jobs(jobs)
+    count, backend = effective_n_jobs(jobs), get_active_backend()[0]
     if count == 1 or not hasattr(signal, "pthread_sigmask"):  # not on Windows
+        return
+    if not isinstance(backend, LokyBackend):  # threads of this process, or workers of a cluster
         return
     for tracker in (multiprocessing.resource_tracker, loky.backend.resource_tracker):
         tracker.ensure_running()  # starting it would unblock the signal
@@ -35,7 +38,7 @@ def start_workers(jobs: int) -> None:
         for _ in range(ROUNDS):
             calls = [delayed(_begin)(os.getpid()) for _ in range(2 * count)]
             reached.update(Parallel(n_jobs=jobs)(calls))
-            if len(reached) >= count or os.getpid() in reached:  # threads of this process
+            if len(reached) >= count:
                 break
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -61,7 +64,6 @@ def end_with(owner: int) -> None:
 
 
 def _begin(owner: int) -> int:
-    if os.getppid() == owner:  # not a thread of the owner, nor a process of a cluster
-        end_with(owner)
+    end_with(owner)
     time.sleep(0.01)  # so that the other processes take tasks as well
     return os.getpid()

@@ -230,7 +230,7 @@ def _identifiers(dataset: Dataset, given: str | None, default: str | None) -> di
     """Return the column to copy by its name, if any; missing values are None."""
     import pandas as pd
 
-    from apmax.app.features import to_words
+    from apmax.app.column_values import to_words
     from apmax.app.target import find_column
 
     if given is not None and not dataset.is_table:
