@@ -86,8 +86,10 @@ def test_effects_of_logistic_regression_are_lines_and_levels(loans: Dataset) -> 
     effects = {effect.name: effect for effect in report.effects}
     income, city = effects["income"], effects["city"]
     slopes = np.diff(income.effect) / np.diff(income.grid)
-    np.testing.assert_allclose(slopes, slopes[0])
-    assert slopes[0] < 0  # poorer people default more often
+    inner = slopes[1:-1]  # the ends can be beyond the training rows of a fold
+    np.testing.assert_allclose(inner, inner[0])
+    assert inner[0] < 0  # poorer people default more often
+    assert (inner[0] * (1 + 1e-9) <= slopes[[0, -1]]).all()
     assert city.levels[int(np.argmax(city.effect))] == "Oslo"
     parts = trained.model.explain(loans.X)
     for name in ("income", "city"):  # contributions have mean 0, and importance is their spread
