@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -132,3 +132,17 @@ def test_decisions_return_from_a_file() -> None:
 def test_wrong_decisions_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ModelFileError, match=f"operating point|{next(iter(wrong))!r} is missing"):
         Decision.stored(Fields({**asdict(GOOD), **wrong}, {}))
+
+
+@pytest.mark.parametrize(
+    ("rule", "ratio"),
+    [
+        ("cost 1:20", 20),
+        ("cost 2:5", 2.5),
+        ("recall ≥ 0.5", None),
+        ("cost", None),
+        ("cost 1:0", None),
+    ],
+)
+def test_the_ratio_of_costs_is_read_from_the_rule(rule: str, ratio: float | None) -> None:
+    assert replace(GOOD, rule=rule).cost_ratio == ratio
