@@ -44,7 +44,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     tied = Report("Nothing to choose", [ScoredModel("tied", [1, 0, 0, 0], [0.3] * 4)])
     reports = {"full": full_report(), "one": Report("One", [make_scored()]), "tied": tied}
-    reports["stored"] = Report("Stored", [make_scored()], threshold=0.3)
+    reports["stored"] = Report("Stored", [make_scored()], threshold=0.3, cost_ratio=33.5)
     return {name: write_report(one, folder / f"{name}.html") for name, one in reports.items()}
 
 
@@ -119,6 +119,7 @@ def test_the_slider_starts_at_the_stored_threshold(open_page: Open) -> None:
     assert number(browser, "threshold") == 0.3
     alerts = make_scored().probabilities >= 0.3
     assert number(browser, "tp") + number(browser, "fp") == alerts.sum()
+    assert words(browser, "ratio") == "34 false alerts"
 
 
 def test_the_cost_slider_goes_to_the_cheapest_threshold(open_page: Open) -> None:

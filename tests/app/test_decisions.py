@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -139,3 +139,17 @@ def test_the_effective_number_of_rows_has_no_unit() -> None:
     for unit in (1e-300, 1.0, 1e300):
         assert effective_rows(unit * weight) == pytest.approx(36 / 14)
     assert effective_rows(np.zeros(3)) == effective_rows(np.empty(0)) == 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "ratio"),
+    [
+        ("cost 1:20", 20),
+        ("cost 2:5", 2.5),
+        ("recall ≥ 0.5", None),
+        ("cost", None),
+        ("cost 1:0", None),
+    ],
+)
+def test_the_ratio_of_costs_is_read_from_the_rule(rule: str, ratio: float | None) -> None:
+    assert replace(GOOD, rule=rule).cost_ratio == ratio

@@ -64,9 +64,11 @@ def test_rows_like_those_of_training_give_no_warning() -> None:
         ("amount", "many", "'amount': 100 of 100 values are not a number (first 'many')"),
         ("amount", None, "'amount' is empty, but had values in every row"),
         ("amount", "unknown", "'amount' is empty"),
-        ("city", "Bonn", "'city': 100 of 100 values are new categories (first 'Bonn')"),
+        ("city", "Bonn", "'city': none of the 100 values occurred in training (first 'Bonn'; "),
+        ("city", ["Bonn"] * 60 + ["Rome"] * 40, "'city': 60 of 100 values are new categories "),
         ("day", "yesterday", "'day': 100 of 100 values are not dates like %m/%d/%Y"),
-        ("city", "Bonn", "and are ignored"),
+        ("city", "Bonn", "training had 'Oslo', 'Rome')"),
+        ("city", ["Bonn"] * 60 + ["Rome"] * 40, "'Oslo', 'Rome'), and are ignored"),
     ],
 )
 def test_each_kind_of_drift_is_reported_once(column: str, values: Any, message: str) -> None:
@@ -88,6 +90,16 @@ def test_a_column_may_be_empty_by_chance() -> None:
     assert "had values in 50 % of the rows" in lost_columns(encoder, empty, known)[0]
     assert len(lost_columns(encoder, training.head(2).assign(city=None))) == 1
     assert lost_columns(encoder, training.head(1).assign(city=None)) == []
+
+
+def test_a_column_of_new_categories_only_is_lost() -> None:
+    for rows, lost in ((1, 0), (6, 0), (7, 1), (100, 1)):
+        assert len(lost_columns(ENCODER, TRAINING.head(rows).assign(city=1))) == lost
+    assert lost_columns(ENCODER, TRAINING.assign(city=["Bonn"] * 199 + ["Rome"])) == []
+    rare = TRAINING.assign(city=["Bari", *TRAINING["city"][1:]])
+    assert lost_columns(TableEncoder().fit(rare), TRAINING.assign(city="Bonn")) == []
+    gaps = TRAINING.assign(city=[None, *TRAINING["city"][1:]])
+    assert len(lost_columns(TableEncoder().fit(gaps), TRAINING.assign(city="Bonn"))) == 1
 
 
 def test_training_reports_unused_text_and_unreadable_values() -> None:

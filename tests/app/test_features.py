@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from apmax.app.features import TableEncoder, TablePreprocessor
-from apmax.errors import ParameterError, ShapeError
+from apmax.errors import NotNumericError, ParameterError, ShapeError
 
 FRAME = pd.DataFrame(
     {
@@ -223,3 +223,10 @@ def test_the_frame_is_not_changed() -> None:
     before = FRAME.copy(deep=True)
     TableEncoder().fit(FRAME).transform(FRAME)
     pd.testing.assert_frame_equal(FRAME, before)
+
+
+@pytest.mark.parametrize("kind", ["timedelta64[ns]", object])
+def test_durations_are_refused_by_name(kind: Any) -> None:
+    waits = pd.Series([None] + [datetime.timedelta(days=k) for k in range(39)], dtype=kind)
+    with pytest.raises(NotNumericError, match=r"'wait' holds durations: .*total_seconds\(\)"):
+        TableEncoder().fit(pd.DataFrame({"wait": waits}))

@@ -387,3 +387,14 @@ def test_operating_points_show_the_precision_that_is_reached() -> None:
         if point is not None:
             assert f"<td>{share(point.precision)}</td><td>{share(point.recall)}</td>" in section
     assert operating_points(result)[0.5] is not None
+
+
+def test_the_slider_of_costs_begins_at_the_stored_ratio() -> None:
+    plain = slider_data(render(Report("One", [make_scored()])))
+    assert plain["cost"] is None
+    for ratio in (20, 33.5, 0.5):
+        data = slider_data(render(Report("One", [make_scored()], cost_ratio=ratio)))
+        assert data["costs"][data["cost"]] == ratio
+        assert data["costs"] == sorted({*plain["costs"], ratio})
+    with pytest.raises(ParameterError, match="cost_ratio"):
+        Report("One", [make_scored()], cost_ratio=float("inf"))

@@ -18,7 +18,7 @@ from apmax import AdditiveAPClassifier, APClassifier, APClassifierCV, AutoAPClas
 from apmax.app import TablePreprocessor
 from apmax.app.model import load_model
 from apmax.errors import ApmaxError, LabelError, ParameterError, ShapeError
-from tests.app.loans import as_json, made_loans, predicted
+from tests.app.loans import as_json, made_loans, predicted, run
 
 LOANS, NEW = (made_loans(*of).replace({"city": {"?": None}}) for of in ((600, 0), (200, 5)))
 X, Y = LOANS[["income", "city"]], (LOANS["defaulted"] == "yes").astype(int)
@@ -227,3 +227,22 @@ def test_categories_that_are_numbers_return(tmp_path: Path) -> None:
     apmax.save(model, tmp_path / "m.apmax", frame)
     again = apmax.load(tmp_path / "m.apmax")
     np.testing.assert_allclose(again.predict_proba(frame), model.predict_proba(frame), atol=1e-12)
+
+
+def test_the_name_of_the_target_stays_when_a_model_is_fitted_again(folder: Path) -> None:
+    loans = made_loans(600, 0)
+    X, y = loans.drop(columns="defaulted"), loans["defaulted"]
+    steps = (TablePreprocessor(), AdditiveAPClassifier(cv=2))
+    fitted = make_pipeline(*steps).fit(X, y)
+    apmax.save(fitted, "m.apmax", X)
+    shown = run("evaluate", "m.apmax", "new-loans.csv", fails=True).stderr
+    assert "m.apmax does not store the name of its target" in shown
+    assert "--target" in shown
+    run("evaluate", "m.apmax", "new-loans.csv", "--target", "defaulted")
+    apmax.save(fitted, "m.apmax", X, target="defaulted")
+    loaded = apmax.load("m.apmax")
+    apmax.save(loaded.fit(X[::2], y[::2]), "again.apmax", X)
+    assert apmax.load("again.apmax").target_ == loaded.target_ == "defaulted"
+    as_json("evaluate", "again.apmax", "new-loans.csv")
+    apmax.save(loaded, "other.apmax", X, target="late")
+    assert apmax.load("other.apmax").target_ == "late"

@@ -68,3 +68,15 @@ def test_rest_needs_a_positive_label(tmp_path: Any) -> None:
     (tmp_path / "t.csv").write_text("x,y\n1,a\n")
     with pytest.raises(ParameterError, match="name it with --positive"):
         load(tmp_path / "t.csv", target="y", against_rest=True)
+
+
+def test_several_spellings_of_two_labels_are_named_at_once() -> None:
+    values = labels("BAD", "Bad", "GOOD", "good", "good")
+    expected = "column 'y': 'BAD' and 'Bad', 'GOOD' and 'good' differ only in case: use one spell"
+    for options in ({}, {"trained_on": ("bad", "good")}):
+        with pytest.raises(LabelError, match=f"^{expected}"):
+            two_classes(values, None if not options else "bad", "column 'y'", **options)
+    with pytest.raises(LabelError, match=r"'>50K' and '>50K\.' differ only in spelling"):
+        two_classes(labels("<=50K", ">50K", ">50K."), None, "y")
+    with pytest.raises(LabelError, match=r"is it the right column\? To find|\. Is it the right"):
+        two_classes(labels("a", "A", "b", "c"), None, "y")

@@ -320,3 +320,13 @@ def test_average_precision_of_collections(client: Any, frame: Any) -> None:
         average_precision(DY, DX[:, 0].rechunk(1000))
     with pytest.raises(ParameterError, match=r"apmax\.average_precision"):
         average_precision(Y, scores)
+
+
+def test_text_is_refused_by_its_type_before_a_partition_is_read(client: Any) -> None:
+    def read(k: int) -> pd.DataFrame:
+        raise AssertionError("a partition was read")
+
+    meta = pd.DataFrame({"a": [0.5], "term": pd.array(["x"], dtype="string"), "y": [True]})
+    frame = dd.from_map(read, range(2), meta=meta)
+    with pytest.raises(NotNumericError, match="column 'term' holds text"):
+        DaskAPClassifier(client=client).fit(frame, "y")

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from apmax import AdditiveAPClassifier, AutoAPClassifier, memory
-from apmax.errors import FileFormatError
+from apmax.errors import FileFormatError, NotNumericError
 from apmax.scale import sample_negatives
 
 pytest.importorskip("pyarrow")
@@ -125,3 +125,15 @@ def test_a_frequent_positive_class_is_reported_once_at_the_line_of_the_caller(
         read(pattern)
     found = [one for one in issued if "the positive class is 'good'" in str(one.message)]
     assert [one.filename for one in found] == [__file__]
+
+
+@pytest.mark.parametrize("kind", ["datetime64[us]", "timedelta64[us]"])
+def test_dates_in_files_are_refused_with_a_remedy_that_works(kind: str, tmp_path: Path) -> None:
+    x = np.arange(200.0)
+    frame = pd.DataFrame({"x": x, "since": (x % 10).astype(np.int64).astype(kind), "y": x % 10 > 8})
+    frame.to_parquet(tmp_path / "t.parquet")
+    model = AutoAPClassifier(["logistic"], cv=2)
+    with pytest.raises(NotNumericError, match=r"'since' of .*t.parquet .*columns=\[…\]"):
+        model.fit_files(tmp_path / "t.parquet", "y")
+    model.fit_files(tmp_path / "t.parquet", "y", columns=["x"])
+    model.set_params(categorical_features=["since"]).fit_files(tmp_path / "t.parquet", "y")

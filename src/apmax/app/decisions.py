@@ -135,6 +135,14 @@ class Decision:
         """Share of the positives that are alerts."""
         return self.true_alerts / self.positives
 
+    @property
+    def cost_ratio(self) -> float | None:
+        """What a missed positive costs, in false alerts, if costs chose the threshold."""
+        kind, _, costs = self.rule.partition(" ")
+        one, other = map(_number, costs.partition(":")[::2])
+        known = kind == "cost" and one > 0 and 0 < other / one < math.inf
+        return other / one if known else None
+
     def __str__(self) -> str:
         """Return the rule and where it was applied, if that is known."""
         return f"{self.rule} on {self.data}" if self.data else self.rule

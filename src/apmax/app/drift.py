@@ -39,10 +39,12 @@ SMALL, LARGE = 0.1, 0.25
 """Limits of the PSI between small, moderate and large shifts."""
 FALSE_ALARMS = 0.01
 """Probability that any shift of two samples of one distribution exceeds its noise."""
-MAX_NOTED = 5
-"""Shifts that a note names."""
+MAX_NOTED, MAX_SHOWN = 5, 40
+"""Shifts or categories that a note names, and characters of a value that it shows."""
 MIN_EMPTY = 0.05
 """Least share of missing values in a column that is assumed when new rows are all missing."""
+MIN_NEW = 0.5
+"""Least share of new categories in a column that is assumed when those of new rows are all new."""
 FEW_VALUES = 0.5
 """Share of distinct values up to which predicted probabilities are few."""
 SCORE = "predicted probability"
@@ -95,7 +97,7 @@ class Difference(NamedTuple):
 
     text: str
     lost: bool
-    """Whether the column had values in training and has none, or none that is readable."""
+    """Whether the column had values in training and has none, or none that the model knows."""
 
 
 def differences(
@@ -106,7 +108,8 @@ def differences(
     Reported are columns that are empty but hardly ever were in training, values that are not
     numbers or dates as in training, and mostly new categories. `known` is the `profile` of the
     training data, which tells how often a column was missing. A column of a single row, or one that
-    was often missing in training, may be empty by chance and is not lost.
+    was often missing in training, may be empty by chance and is not lost. Neither is a column whose
+    categories are all new if these are few rows, or if training had categories that are rare.
     """
     encoder.check_columns(frame)
     frame = frame.rename(columns=str)
@@ -123,7 +126,7 @@ def differences(
                 text = f"{name!r} is empty, but had values in {rows} in training"
                 found.append(Difference(text, by_chance <= FALSE_ALARMS))
         elif kind == CATEGORY:
-            found += [Difference(text, False) for text in _new_categories(encoder, name, values)]
+            found += _new_categories(encoder, name, values)
         else:
             by_chance = MIN_EMPTY ** len(values)
             lost = by_chance <= FALSE_ALARMS and not encoder.read(name, values).notna().any()
@@ -147,17 +150,26 @@ def _unreadable(encoder: TablePreprocessor, name: str, known: Any) -> list[str]:
     return [_describe(name, bad, known, expected, "count as missing")] if len(bad) else []
 
 
-def _new_categories(encoder: TablePreprocessor, name: str, known: Any) -> list[str]:
+def _new_categories(encoder: TablePreprocessor, name: str, known: Any) -> list[Difference]:
     kept, rare = encoder.categories(name)
     new = known[~encoder.read(name, known).isin([*kept, *rare])]
     if len(rare) > len(kept) or len(new) <= MAX_NEW_CATEGORIES * len(known):
         return []
-    return [_describe(name, new, known, "new categories", "are ignored")]
+    trained = [repr(word[:MAX_SHOWN]) for word in kept if word != MISSING]
+    more = ", …" if len(trained) > MAX_NOTED else ""
+    had = f"; training had {', '.join(trained[:MAX_NOTED])}{more}" if trained else ""
+    few = MIN_NEW ** len(new) > FALSE_ALARMS
+    if len(new) < len(known) or few or rare - {MISSING}:
+        text = _describe(name, new, known, "new categories", "are ignored", had)
+        return [Difference(text, False)]
+    first = repr(str(new.iloc[0])[:MAX_SHOWN])
+    text = f"none of the {len(new):,} values occurred in training (first {first}{had})"
+    return [Difference(f"{name!r}: {text}", True)]
 
 
-def _describe(name: str, bad: Any, known: Any, problem: str, use: str) -> str:
+def _describe(name: str, bad: Any, known: Any, problem: str, use: str, had: str = "") -> str:
     count = f"{len(bad):,} of {len(known):,} values are {problem}"
-    return f"{name!r}: {count} (first {str(bad.iloc[0])[:40]!r}), and {use}"
+    return f"{name!r}: {count} (first {str(bad.iloc[0])[:MAX_SHOWN]!r}{had}), and {use}"
 
 
 class Shift(NamedTuple):

@@ -24,7 +24,7 @@ from apmax.app.column_values import (
     without_dictionary,
 )
 from apmax.errors import ParameterError, ShapeError
-from apmax.tabular.columns import MISSING, OTHER, lower_median, most_frequent
+from apmax.tabular.columns import MISSING, OTHER, lower_median, most_frequent, refuse_durations
 
 
 class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -102,6 +102,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if X.shape[1] == 0:
             raise ShapeError("the table has no columns besides the target")
         X = X.rename(columns=str)
+        for name in X.columns:
+            refuse_durations(X[name], name)
         found = {name: kind_of(X[name]) for name in X.columns}
         self.unused_ = [
             name
@@ -238,7 +240,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         near = difflib.get_close_matches(absent[0].casefold(), folded, n=1)
         hint = f" (did you mean {folded[near[0]]!r}?)" if near else ""
         raise ParameterError(
-            f"the table has no column {', '.join(map(repr, absent[:5]))}"
+            f"the table has no column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent[:5]))}"
             f"{' and others' if len(absent) > 5 else ''}{hint}: the model needs all "
             f"{len(self.kinds_)} columns that it was trained with"
         )

@@ -32,8 +32,11 @@ def make_folds(
         ]
     count = min(folds, int(y.sum()), int((~y).sum()))
     if count < 2:
+        label = dataset.positive if y.sum() < 2 else dataset.negative
+        where = "" if dataset.target is None else f" of column {dataset.target!r}"
         raise ParameterError(
-            "a class has only one row, and cross-validation needs two: use more data"
+            f"{dataset.source.name}: the label {label!r}{where} has only one row, and "
+            "cross-validation needs two: use more data"
         )
     splitter = RepeatedStratifiedKFold(n_splits=count, n_repeats=repeats, random_state=seed)
     return make_splits(splitter, dataset.X, y, dataset.weight)

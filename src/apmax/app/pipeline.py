@@ -39,6 +39,8 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
         `predict` uses its `threshold`; it also has `precision` and `recall`. It is the one that
         ``apmax threshold`` has stored, if any, and can be set to what :func:`apmax.operating_point`
         returns; :func:`save` stores it.
+    target_ : str or None
+        Name of the column of labels, if the file stores it; :func:`save` stores it.
 
     Examples
     --------
@@ -61,6 +63,7 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
     """
 
     leaderboard_: Leaderboard | None = None
+    target_: str | None = None
     _point: Decision | None = None
     _model: Model | None = None
     """The model of the file; None in a clone."""
@@ -69,7 +72,7 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
     def of(cls, model: Model) -> ModelPipeline:
         """Return the pipeline of a model."""
         pipeline = cls(model.pipeline.steps)
-        pipeline.leaderboard_ = model.leaderboard
+        pipeline.leaderboard_, pipeline.target_ = model.leaderboard, model.target
         pipeline.operating_point_ = model.operating_point
         pipeline._model = replace(model, pipeline=pipeline)
         return pipeline

@@ -53,7 +53,8 @@ def save(
         preprocessor. They also allow ``apmax predict`` to report shifts since training. Of data
         larger than memory, a random sample of the rows is enough.
     target : str, optional
-        Name of the column of labels, which ``apmax evaluate`` then uses by default.
+        Name of the column of labels, which ``apmax evaluate`` then uses by default. The default is
+        `target_` of what :func:`load` returned, also after another fit.
     operating_point : OperatingPoint, optional
         The threshold of ``apmax predict`` and of the loaded model's `predict`, as
         :func:`~apmax.operating_point` chooses it by probabilities of held-out rows.
@@ -64,6 +65,7 @@ def save(
     >>> model = apmax.AutoAPClassifier().fit(X, y)  # doctest: +SKIP
     >>> apmax.save(model, "loans.apmax", X, target="defaulted")  # doctest: +SKIP
     """
+    target = getattr(model, "target_", None) if target is None else target
     if not (target is None or isinstance(target, str)):
         raise ParameterError(f"`target` = {target!r} must be the name of a column")
     rows = X.to_pandas() if hasattr(X, "to_pandas") else X

@@ -88,13 +88,15 @@ def two_classes(
         raise LabelError(
             f"{name} contains lists or records instead of labels: is it the right column?"
         ) from None
+    if not against_rest:
+        _check_spelling(counts, name)
     if trained_on is not None:
         _check_known(counts, positive, name, against_rest, trained_on)
     if len(counts) < 2 or (len(counts) > 2 and not against_rest):
-        rest = "; to find one value among all others, use --positive VALUE --rest"
+        rest = " To find one value among all others, use --positive VALUE --rest"
         raise LabelError(
             f"{name} has {len(counts)} value{'s' * (len(counts) != 1)}, a classifier needs two: "
-            f"{_describe(counts)}; is it the right column?{rest if len(counts) > 2 else ''}"
+            f"{_describe(counts)}. Is it the right column?{rest if len(counts) > 2 else ''}"
         )
     # Of equally frequent labels, the one that sorts last: 1 rather than 0, "yes" rather than "no".
     rarer = min(reversed(counts), key=lambda label: counts[label])
@@ -124,6 +126,20 @@ def _normalize(label: Any) -> str:
         return str(float(text))
     except ValueError:
         return text
+
+
+def _check_spelling(counts: dict[Any, int], name: str) -> None:
+    """Raise LabelError for more than two labels that are spellings of two."""
+    spellings: dict[str, list[Any]] = {}
+    for label in counts:
+        spellings.setdefault(_normalize(label), []).append(label)
+    if len(counts) <= 2 or len(spellings) != 2:
+        return
+    several = [labels for labels in spellings.values() if len(labels) > 1]
+    cases = {str(label).casefold() for labels in several for label in labels}
+    how = "case" if len(cases) == len(several) else "spelling"
+    listing = ", ".join(" and ".join(map(repr, labels)) for labels in several)
+    raise LabelError(f"{name}: {listing} differ only in {how}: use one spelling")
 
 
 def _check_known(
@@ -177,5 +193,5 @@ def _choose(counts: dict[Any, int], positive: Any, name: str) -> Any:
     near = difflib.get_close_matches(str(positive), map(str, counts), n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise NoPositiveError(
-        f"`positive` = {positive!r} is not a value of {name}: {hint}it has {_describe(counts)}"
+        f"--positive = {positive!r} is not a value of {name}: {hint}it has {_describe(counts)}"
     )

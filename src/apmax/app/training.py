@@ -48,8 +48,9 @@ FIT_SHARE = 0.9
 """Share of the time that is left for fits; the rest is for the stack, the file and the output."""
 SOME_ROWS = 2_000
 """Rows whose predictions tell whether the model has few different ones."""
-SMALL_CELLS = 1 << 16
-"""Smaller tables are fitted by one process: starting others takes longer."""
+SMALL_WORK = 3 << 19
+"""Product of rows, columns and models up to which one process is faster: others take seconds to
+start."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def train_model(
     *,
     model: str = AUTO,
     minutes: float | None = None,
-    jobs: int = -1,
+    jobs: int | None = None,
     folds: int = FOLDS,
     repeats: int = 1,
     seed: int = 0,
@@ -88,10 +89,11 @@ def train_model(
 
     `model` is a key of `LIBRARY` or "linear". `started` is when the time limit of `minutes` began,
     by `time.perf_counter`; the default is now. `on_progress` is called with (stage, done, total,
-    AP). The result does not depend on the number of processes, `jobs`.
+    AP). The result does not depend on the number of processes, `jobs`; the default is one if the
+    work is small, and else one per core.
     """
     start = time.perf_counter()
-    Registry("model", dict.fromkeys(MODELS)).choose(model)
+    Registry("--model", dict.fromkeys(MODELS)).choose(model)
     dense = _is_dense(dataset)
     if not dense and model not in (AUTO, LINEAR, LOGISTIC):
         raise ParameterError(
@@ -104,8 +106,7 @@ def train_model(
     splits = make_folds(dataset, folds, repeats, seed)
     preprocessor = _preprocessor(dataset, linear=linear)
     X = dataset.X if preprocessor is None else preprocessor.transform(dataset.X)
-    size = X.nnz if sp.issparse(X) else X.shape[0] * X.shape[1]
-    processes = 1 if jobs == -1 and size <= SMALL_CELLS else jobs
+    processes = _processes(X, model, linear=linear) if jobs is None else jobs
     start_workers(processes)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
@@ -119,7 +120,7 @@ def train_model(
                     dataset, X, splits, model, left, processes, seed, on_progress
                 )
     notes = [] if preprocessor is None else training_warnings(preprocessor, dataset.X)
-    notes += [str(one.message) for one in caught]
+    notes += [str(one.message).replace("`y` holds", f"{dataset.source.name} has") for one in caught]
     return TrainedModel(
         _model(dataset, preprocessor, found, {"folds": len(splits), "seed": seed}),
         found.leaderboard,
@@ -129,6 +130,14 @@ def train_model(
         found.message,
         time.perf_counter() - start,
     )
+
+
+def _processes(X: Any, model: str, *, linear: bool) -> int:
+    """Return how many processes share the fits by default; -1 is one per core."""
+    size = X.nnz if sp.issparse(X) else X.shape[0] * X.shape[1]
+    names = [LINEAR] if linear else LIBRARY[model][0]
+    models = sum(name != STACK for name in names)
+    return 1 if size * models <= SMALL_WORK else -1
 
 
 @contextmanager

@@ -20,7 +20,7 @@ ROUNDS = 50
 
 
 def start_workers(jobs: int) -> None:
-    """Start the processes of joblib with SIGINT blocked, a state that they keep.
+    """Start the processes of joblib, ready for fits, with SIGINT blocked, a state that they keep.
 
     A terminal sends Ctrl-C to all processes. A worker that it ends in the middle of a fit would end
     the command with an error, before the models that are complete can be kept.
@@ -65,5 +65,10 @@ def end_with(owner: int) -> None:
 
 def _begin(owner: int) -> int:
     end_with(owner)
+    from apmax.tabular import search  # noqa: F401 -- the first fit should not wait for imports
+    from apmax.tabular.library import has_lightgbm
+
+    if has_lightgbm():
+        import lightgbm  # noqa: F401
     time.sleep(0.01)  # so that the other processes take tasks as well
     return os.getpid()

@@ -10,12 +10,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from apmax.binary_classifier import BinaryAPClassifier
 from apmax.binary_target import BinaryTarget, binary_target
 from apmax.errors import ShapeError
 from apmax.linear.design import Design, product
+from apmax.linear.numbers_only import checked_numbers
 from apmax.linear.platt import Calibration, calibrate, limited
 from apmax.linear.result import FitResult
 from apmax.memory import memory_of_machine
@@ -94,7 +95,7 @@ class LinearAPModel(BinaryAPClassifier):
             New data.
         """
         check_is_fitted(self, "coef_")
-        X = validate_data(self, X, accept_sparse="csr", reset=False)
+        X = checked_numbers(self, X, accept_sparse="csr", reset=False)
         return np.asarray(product(X, self.coef_[0]) + self.intercept_[0])
 
     def _calibrated_log_odds(self, X: Any) -> Floats:
@@ -110,7 +111,7 @@ class LinearAPModel(BinaryAPClassifier):
         """Validate the data and find the positive class."""
         if y is not None and (labels := np.asarray(y)).ndim == 1:
             check_no_label_is_missing(labels, "y")
-        X, y = validate_data(
+        X, y = checked_numbers(
             self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), order="C"
         )
         _check_that_weights_fit(X.shape[1])

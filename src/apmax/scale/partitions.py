@@ -9,6 +9,7 @@ import dask
 import numpy as np
 
 from apmax.errors import ParameterError, ShapeError
+from apmax.linear.numbers_only import check_types
 from apmax.scale.cluster import raw_block
 
 
@@ -67,6 +68,7 @@ def raw_parts(X: Any, y: Any, sample_weight: Any) -> list[Any]:
     """Return one Delayed block per partition."""
     names = feature_names(X, y, sample_weight)
     kinds = [X.dtype] if names is None else [X.dtypes[name] for name in names]
+    check_types(zip(names or [], kinds, strict=False))
     dtype = "float32" if all(kind == np.float32 for kind in kinds) else "float64"
     columns = [parts_of(X)]
     for one in (y, sample_weight):

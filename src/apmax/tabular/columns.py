@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from datetime import date, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ MIN_FREQUENCY, MAX_LEVELS = 10, 200
 LARGEST = 1e300
 """Limit of numbers, whose differences must be finite."""
 TEXT_TYPES = ("category", "categorical", "dictionary", "enum", "large_string", "str", "utf8")
-DATE_TYPES = ("date", "duration", "period", "time")
+DATE_TYPES, DURATION_TYPES = ("date", "period", "time"), ("duration", "timedelta")
 """Beginnings of the names of types, in lower case."""
 
 
@@ -86,7 +87,7 @@ class Columns:
 
     def __init__(self, X: Any, categorical: Any) -> None:
         self.names = column_names(X)
-        chosen = _chosen(categorical, self.names)
+        chosen = chosen_columns(categorical, self.names)
         self.numeric: list[int] = []
         self.categorical: list[int] = []
         for k in range(len(self.names)):
@@ -222,7 +223,7 @@ def _listed(ignored: dict[str, str]) -> str:
     return ", ".join(shown) + (f" and {len(ignored) - 10} more" if len(ignored) > 10 else "")
 
 
-def _chosen(categorical: Any, names: Sequence[str]) -> set[int] | None:
+def chosen_columns(categorical: Any, names: Sequence[str]) -> set[int] | None:
     """Return the positions of the categorical columns, or None to decide by type."""
     if isinstance(categorical, str) and categorical == "from_dtype":
         return None
@@ -258,7 +259,8 @@ def _is_text(values: Any) -> bool:
 def _numbers(values: Any, name: str) -> Floats:
     """Return a column as floats with NaN for missing values."""
     kind = str(values.dtype).lower()
-    if kind.startswith(DATE_TYPES):
+    refuse_durations(values, name)
+    if _is_of(values, DATE_TYPES, date):
         raise NotNumericError(
             f"column {name!r} holds dates: put apmax.app.TablePreprocessor() before the model in a "
             "pipeline, or replace the column by numbers such as an age in days"
@@ -287,6 +289,27 @@ def _numbers(values: Any, name: str) -> Floats:
     return np.asarray(array)
 
 
+def refuse_durations(values: Any, name: str) -> None:
+    """Raise NotNumericError for a column of durations, whose unit is not known."""
+    if _is_of(values, DURATION_TYPES, timedelta):
+        raise NotNumericError(
+            f"column {name!r} holds durations: convert it to a number, such as "
+            "column.dt.total_seconds() in pandas, or leave it out"
+        )
+
+
+def _is_of(values: Any, types: tuple[str, ...], classes: Any) -> bool:
+    """Tell whether a column has one of these types, or its first object is of these classes."""
+    name = str(values.dtype).lower()
+    if name == "object":
+        return isinstance(next(filter(_is_known, values), None), classes)
+    return name.startswith(types)
+
+
+def _is_known(value: Any) -> bool:
+    return value is not None and _equals_itself(value)
+
+
 def _words(values: Any, name: str) -> list[str]:
     """Return a column as text, with "(missing)" for missing values."""
     try:
@@ -300,7 +323,7 @@ def _words(values: Any, name: str) -> list[str]:
 def _word(value: Any) -> str:
     if isinstance(value, str):
         return value
-    if value is None or not _equals_itself(value):
+    if not _is_known(value):
         return MISSING
     if hasattr(value, "__len__") and not isinstance(value, bytes):
         raise TypeError(f"holds values of type {type(value).__name__}")

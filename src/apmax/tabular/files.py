@@ -14,8 +14,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from apmax.binary_classifier import unchanged_on_error
 from apmax.blas_threads import one_blas_thread
+from apmax.errors import NotNumericError
 from apmax.interrupts import CooperativeInterrupt, cooperative_interrupts
-from apmax.tabular.columns import Columns
+from apmax.tabular.columns import DATE_TYPES, DURATION_TYPES, Columns, chosen_columns
 
 logger = logging.getLogger("apmax")
 POSITION = np.dtype(np.uint32)
@@ -26,6 +27,7 @@ class FilesMixin:
     """Adds `fit_files` to an estimator with `fit`."""
 
     pos_label: Any
+    categorical_features: Any
 
     @unchanged_on_error
     def fit_files(
@@ -88,6 +90,7 @@ class FilesMixin:
         from apmax.scale.arrow_errors import data_frame
         from apmax.scale.sampling import sample_of
 
+        _refuse_dates(source, self.categorical_features)
         sample = sample_of(
             source,
             rows="memory" if rows is None else rows,
@@ -107,6 +110,19 @@ class FilesMixin:
             warnings.filterwarnings("ignore", "the positive class is", UserWarning)
             self.fit(frame, y, weight)  # type: ignore[attr-defined]
         return fewer
+
+
+def _refuse_dates(source: Any, categorical: Any) -> None:
+    """Raise NotNumericError for columns of dates or durations before any row is read."""
+    listed = chosen_columns(categorical, source.columns) or set()
+    for k, name in enumerate(source.columns):
+        if k not in listed:
+            kind = str(source.schemas[0].field(name).type)
+            if kind.startswith((*DATE_TYPES, *DURATION_TYPES)):
+                raise NotNumericError(
+                    f"column {name!r} of {source.paths[0]} holds dates or durations ({kind}): "
+                    "leave it out with columns=[…], or store it as a number, such as an age in days"
+                )
 
 
 class AllRowsMixin(FilesMixin):

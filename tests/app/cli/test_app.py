@@ -52,8 +52,14 @@ ERRORS: dict[str, tuple[str, str]] = {
     "no target": ("train loans.csv", "which column is the target"),
     "misspelt target": ("train loans.csv --target defaultd", "did you mean 'defaulted'"),
     "target of many values": ("train loans.csv --target income", "income"),
-    "unknown positive": ("train loans.csv --target defaulted --positive maybe", "maybe"),
-    "unknown model": ("train loans.csv --target defaulted --model aditive", "'additive'"),
+    "unknown positive": (
+        "train loans.csv --target defaulted --positive maybe",
+        "--positive = 'maybe'",
+    ),
+    "unknown model": (
+        "train loans.csv --target defaulted --model aditive",
+        "`--model` = 'aditive': did you mean 'additive'",
+    ),
     "too few folds": ("compare loans.csv --target defaulted --folds 1", "`--folds` must be"),
     "no repeats": ("compare loans.csv --target defaulted --repeats 0", "`--repeats` must be"),
     "negative reasons": ("predict MODEL new-loans.csv --explain -1", "`--explain` must be"),
@@ -61,7 +67,10 @@ ERRORS: dict[str, tuple[str, str]] = {
     "labels nowhere": ("train only-x.npz --target last", "store them as the array y"),
     "no model": ("evaluate loans.csv new-loans.csv", "not a model of apmax"),
     "missing model": ("predict none.apmax new-loans.csv", "none.apmax: no such file"),
-    "few positives": ("compare few.csv --target defaulted", "a class has only one row"),
+    "few positives": (
+        "compare few.csv --target defaulted",
+        "label 'yes' of column 'defaulted' has only",
+    ),
     "unknown output format": ("predict MODEL new-loans.csv --out p.xlsx", "must end with"),
     "missing column": ("predict MODEL short.csv", "no column 'city'"),
     "no folder": ("train loans.csv --target last -o no/m.apmax", "there is no folder"),

@@ -220,3 +220,50 @@ def test_a_column_that_lost_all_its_values_is_an_error(
     assert result["warnings"][0].startswith(message)
     made_loans(1, 1).assign(income=None).to_csv("one.csv", index=False)
     assert as_json("predict", model, "one.csv", "-o", "p.csv")["rows"] == 1
+
+
+def test_a_column_of_new_categories_is_an_error(model: str) -> None:
+    made_loans(300, 1).assign(city="1").to_csv("codes.csv", index=False)
+    for command in (("predict",), ("threshold", "--top", "5%", "--data")):
+        name, *options = command
+        refused = run(name, model, *options, "codes.csv", fails=True).stderr
+        assert "error: codes.csv: 'city': none of the 300 values occurred in training" in refused
+        assert "(first '1'; training had 'Oslo', 'Paris', 'Rome')" in refused
+        run(name, model, *options, "codes.csv", "--allow-empty")
+    assert "warning: 'city': none of the 300" in run("evaluate", model, "codes.csv").stderr
+
+
+def test_a_threshold_is_not_chosen_on_unreadable_data(model: str) -> None:
+    before = Path(model).read_bytes()
+    made_loans(300, 1).assign(income="lots").to_csv("text.csv", index=False)
+    command = ("threshold", model, "--top", "5%", "--data", "text.csv")
+    assert "300 of 300 values are not a number" in run(*command, fails=True).stderr
+    choose = ("predict", model, "new-loans.csv", "--recall", "0.5", "--valid", "text.csv")
+    assert "300 of 300 values are not a number" in run(*choose, fails=True).stderr
+    assert Path(model).read_bytes() == before
+    assert "300 of 300" in as_json(*command, "--allow-empty")["warnings"][0]
+    assert Path(model).read_bytes() != before
+
+
+def test_absent_columns_are_reported_with_the_file_and_its_first_row(model: str) -> None:
+    frame = made_loans(30, 1)
+    frame.drop(columns=["income", "city"]).to_csv("few.csv", index=False)
+    refused = run("predict", model, "few.csv", fails=True).stderr
+    assert "error: few.csv has no columns 'income', 'city': the model needs all 3" in refused
+    assert "header" not in refused
+    frame[["income"]].to_csv("one.csv", index=False)
+    assert (
+        "one.csv has no columns 'city', 'since'"
+        in run("predict", model, "one.csv", fails=True).stderr
+    )
+    for columns in (["income", "city", "since"], ["city", "since"]):  # numbers are no header
+        frame[columns].dropna().to_csv("bare.csv", index=False, header=False)
+        first = Path("bare.csv").read_text().split(",")[0]
+        refused = run("predict", model, "bare.csv", fails=True).stderr
+        assert f"its first row is {first!r}, " in refused
+        assert "is the header missing?" in refused
+
+
+def test_output_to_stdout_needs_no_option(model: str) -> None:
+    refused = run("predict", model, "new-loans.csv", "--out", "-", fails=True)
+    assert "leave --out away to write CSV to stdout" in refused.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -51,6 +52,15 @@ def test_what_to_expect_is_printed_with_counts(model: str, option: str) -> None:
                         (point.true_alerts, point.positives)]:  # fmt: skip
         assert f"{part:,} of {whole:,}" in shown.stdout
     assert shown.stderr == ""
+
+
+def test_the_report_begins_with_the_stored_costs(model: str) -> None:
+    run("threshold", model, "--cost", "2:50", "--data", "valid.csv")
+    run("report", model, "new-loans.csv", "-o", "r.html")
+    found = re.search(r'id="data">(.*?)</script>', Path("r.html").read_text(), flags=re.DOTALL)
+    assert found is not None
+    data = json.loads(found.group(1))
+    assert data["costs"][data["cost"]] == 25
 
 
 def test_a_later_choice_replaces_the_stored_one(model: str) -> None:

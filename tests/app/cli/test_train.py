@@ -67,6 +67,10 @@ def test_the_model_is_trained_on_all_rows_unless_some_are_held_out(folder: Path)
     assert result["warnings"] == []
     result = as_json("train", "loans.csv", "--target", "last", *FAST, "--holdout", "0.2")
     assert (result["rows"], result["test_rows"]) == (480, 120)
+    low, high = result["test_ap_interval"]
+    assert low < result["test_ap"] < high
+    shown = run("train", "loans.csv", "--target", "last", *FAST, "--holdout", "0.2").stdout
+    assert f"(95 % interval {low:.3f} to {high:.3f}, random " in shown
     again = as_json("train", "loans.csv", "--target", "last", *FAST, "--holdout", "20%")
     assert again["test_ap"] == result["test_ap"]
     both = ("--holdout", "0.2", "--test", "new-loans.csv")
@@ -169,9 +173,12 @@ def test_very_few_positives(folder: Path, positives: int) -> None:
     frame.to_csv("rare.csv", index=False)
     command = ("train", "rare.csv", "--target", "last", "--jobs", "1", "-o", "m.apmax")
     if positives == 1:
-        assert "a class has only one row" in run(*command, fails=True).stderr
+        refused = run(*command, fails=True).stderr
+        assert "rare.csv: the label 'yes' of column 'defaulted' has only one row" in refused
     else:
-        assert as_json(*command)["folds"] == positives
+        result = as_json(*command)
+        assert result["folds"] == positives
+        assert f"rare.csv has {positives} positive examples, and with" in result["warnings"][-1]
 
 
 def test_unused_columns_are_reported(folder: Path) -> None:

@@ -102,7 +102,10 @@ class Fitting:
     minutes: Annotated[float | None, typer.Option(help="Time limit in minutes. Default: none.")] = (
         None
     )
-    jobs: Annotated[int, typer.Option(help="Number of processes. Default: one per core.")] = -1
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="Number of processes. Default: one per core; one for small tables."),
+    ] = None
     rows: Annotated[
         int | None,
         typer.Option(

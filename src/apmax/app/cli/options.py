@@ -10,7 +10,7 @@ import typer
 
 from apmax.app.cli.console import Console
 from apmax.app.cli.inputs import Columns, Labels, Reading
-from apmax.errors import ParameterError, UnknownNameError
+from apmax.errors import InputError, ParameterError, UnknownNameError
 
 if TYPE_CHECKING:  # slow imports are left to the command
     from apmax.app.io import Dataset
@@ -25,6 +25,13 @@ Data = Annotated[
     ),
 ]
 ModelFile = Annotated[Path, typer.Argument(help="Model file written by `apmax train`.")]
+AllowEmpty = Annotated[
+    bool,
+    typer.Option(
+        "--allow-empty",
+        help="Accept columns that are empty, unreadable or all new, and had values in training.",
+    ),
+]
 ReportFile = Annotated[Path | None, typer.Option("--report", help="Write an HTML report here.")]
 Weight = Annotated[
     str | None, typer.Option(help="Column of sample weights. Default: that of training, if any.")
@@ -88,6 +95,33 @@ def measure_drift(
     return [shift._asdict() for shift in shifts]
 
 
+def warnings_for(model: Model, dataset: Dataset, allow_empty: bool) -> list[str]:
+    """Return warnings about new data; InputError if a column has no value that can be used."""
+    try:
+        found = model.differences(dataset.X)
+    except ParameterError as error:  # columns are absent
+        problem = str(error).replace("the table", str(dataset.source), 1)
+        raise ParameterError(problem + _header_hint(model, dataset)) from None
+    lost = [one.text for one in found if one.lost]
+    if lost and not allow_empty:
+        raise InputError(
+            f"{dataset.source}: {'; '.join(lost)}: correct the file, or continue without these "
+            "values with --allow-empty"
+        )
+    return [*dataset.notes, *(one.text for one in found)]
+
+
+def _header_hint(model: Model, dataset: Dataset) -> str:
+    """Show the first row of a file that has no column of the model."""
+    names = list(dataset.X.columns)
+    if model.preprocessor is None or {*names} & {*model.preprocessor.kinds_}:
+        return ""
+    unnamed = [f"column {k}" for k in range(1, len(names) + 1)] == names
+    first = [str(one)[:20] for one in (dataset.X.iloc[0] if unnamed else names)]
+    more = ", …" if len(first) > 3 else ""
+    return f"; its first row is {', '.join(map(repr, first[:3]))}{more}: is the header missing?"
+
+
 class Scored(NamedTuple):
     """A model, labelled data, the log-odds of its rows, and warnings about them."""
 
@@ -113,17 +147,19 @@ def score_labelled_data(
     weight: str | None = None,
     *,
     measuring: bool = True,
+    allow_empty: bool = True,
 ) -> Scored:
     """Apply a model to a file, with the target, labels and weights of the model by default.
 
-    `measuring` says that the stored threshold is measured on these rows.
+    `measuring` says that the stored threshold is measured on these rows. InputError is raised for a
+    column without any value that can be used, unless `allow_empty` is set.
     """
     from apmax.app.files import digest
     from apmax.app.model import load_model
 
     loaded = load_model(model)
-    dataset = _labelled_data(loaded, data, labels, reading, weight)
-    notes = loaded.warnings_for(dataset)
+    dataset = _labelled_data(loaded, model, data, labels, reading, weight)
+    notes = warnings_for(loaded, dataset, allow_empty)
     if digest(data) is not None and digest(data) == loaded.facts.get("data_sha256"):
         notes.append(
             f"{data} is the file that the model was trained on: AP, precision and thresholds are "
@@ -140,7 +176,7 @@ def score_labelled_data(
 
 
 def _labelled_data(
-    model: Model, data: Path, labels: Labels, reading: Reading, weight: str | None
+    model: Model, path: Path, data: Path, labels: Labels, reading: Reading, weight: str | None
 ) -> Dataset:
     """Load labelled data for a model; ParameterError if their labels are not those of training."""
     from apmax.app.io import load
@@ -167,12 +203,16 @@ def _labelled_data(
             f"{data} has no column {model.target!r}, the target of the model: name the column of "
             "the labels with --target, or use `apmax predict` for data without labels"
         ) from None
+    if dataset.y is None and dataset.is_table:
+        raise ParameterError(
+            f"{path} does not store the name of its target: name the column of the labels with "
+            "--target"
+        )
     dataset.labels()
     found = [label for label in dataset.counts if same_label(label, model.positive)]
     if found and not same_label(wanted, model.positive):
         raise ParameterError(
-            f"`--positive` = {wanted!r} is not what the model was trained for: it finds "
-            f"{found[0]!r}"
+            f"--positive = {wanted!r} is not what the model was trained for: it finds {found[0]!r}"
         )
     if weight is None and model.weight is not None and model.weight in dataset.X:
         return replace(dataset, weight=read_weights(dataset.X[model.weight]))

@@ -9,9 +9,9 @@ import typer
 
 from apmax.app.cli.console import Console, check_outputs, write_csv
 from apmax.app.cli.inputs import DropUnlabelled, Labels, Reading
-from apmax.app.cli.options import Data, ModelFile, measure_drift
+from apmax.app.cli.options import AllowEmpty, Data, ModelFile, measure_drift, warnings_for
 from apmax.app.cli.threshold import SHARE, Cost, Precision, Recall, Top, choose_on
-from apmax.errors import InputError, ParameterError
+from apmax.errors import ParameterError
 
 if TYPE_CHECKING:  # slow imports are left to the command
     from apmax.app.decisions import Decision, Rule
@@ -52,13 +52,7 @@ def predict(
         bool,
         typer.Option("--only-alerts", help="Write alerts only, the highest probability first."),
     ] = False,
-    allow_empty: Annotated[
-        bool,
-        typer.Option(
-            "--allow-empty",
-            help="Predict although a column is empty or unreadable that had values in training.",
-        ),
-    ] = False,
+    allow_empty: AllowEmpty = False,
     drop_unlabelled: DropUnlabelled = False,
     *,
     reading: Reading,
@@ -84,7 +78,10 @@ def predict(
 
         check_outputs(out, inputs=[model, data, valid])
         if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
-            raise ParameterError(f"`--out` = {out} must end with .csv or .parquet")
+            raise ParameterError(
+                f"`--out` = {out} must end with .csv or .parquet: leave --out away to write CSV to "
+                "stdout"
+            )
         check_real(explain, "--explain", at_least=0, why="it is a number of reasons")
         rule = make_rule(
             threshold=threshold, precision=precision, recall=recall, top=top, cost=cost
@@ -99,11 +96,13 @@ def predict(
             **reading.arguments(loaded.number_formats()),
         )
         columns = _identifiers(dataset, identifier, loaded.id)
-        notes = _notes(loaded, dataset, allow_empty)
+        notes = warnings_for(loaded, dataset, allow_empty)
         chosen = None
         if rule is not None and valid is not None:
             labels = Labels(drop_unlabelled=drop_unlabelled)
-            chosen = choose_on(console, model, valid, rule, labels, reading)[1]
+            chosen = choose_on(
+                console, model, valid, rule, labels, reading, allow_empty=allow_empty
+            )[1]
         log_odds = loaded.log_odds(dataset.X)
         console.warn(notes)
         probability = expit(log_odds)
@@ -179,18 +178,6 @@ def _with_reasons(console: Console, frame: Any, model: Model, dataset: Dataset, 
     with console.progress("explaining", len(frame)) as advance:
         reasons = reasons_of(model, X, count, lambda done: advance("explaining", done, len(frame)))
     return frame.assign(**reasons)
-
-
-def _notes(model: Model, dataset: Dataset, allow_empty: bool) -> list[str]:
-    """Return warnings about new data; InputError if a column has no value that can be used."""
-    found = model.differences(dataset.X)
-    lost = [one.text for one in found if one.lost]
-    if lost and not allow_empty:
-        raise InputError(
-            f"{dataset.source}: {'; '.join(lost)}: correct the file, or predict without these "
-            "values with --allow-empty"
-        )
-    return [*dataset.notes, *(one.text for one in found)]
 
 
 def _check_rule(rule: Rule | None, model: Path, valid: Path | None) -> None:

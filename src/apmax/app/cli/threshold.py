@@ -51,6 +51,7 @@ def threshold(
     *,
     labels: inputs.Labels,
     weight: options.Weight = None,
+    allow_empty: options.AllowEmpty = False,
     reading: inputs.Reading,
 ) -> None:
     """Choose the threshold of alerts on labelled data and store it in the model.
@@ -70,7 +71,9 @@ def threshold(
         rule = make_rule(precision=precision, recall=recall, top=top, cost=cost)
         if rule is None:
             raise ParameterError("give one of --precision, --recall, --top and --cost")
-        scored, chosen = choose_on(console, model, data, rule, labels, reading, weight)
+        scored, chosen = choose_on(
+            console, model, data, rule, labels, reading, weight, allow_empty=allow_empty
+        )
         notes = list(scored.warnings)
         parts = _weights(scored, chosen)
         alerts, effective = parts["alerts"].size, effective_rows(parts["alerts"])
@@ -134,12 +137,14 @@ def choose_on(
     labels: inputs.Labels,
     reading: inputs.Reading,
     weight: str | None = None,
+    *,
+    allow_empty: bool,
 ) -> tuple[options.Scored, Decision]:
     """Score labelled data and choose the threshold of a rule on them."""
     from apmax.app.decisions import choose
 
     scored = options.score_labelled_data(
-        console, model, data, labels, reading, weight, measuring=False
+        console, model, data, labels, reading, weight, measuring=False, allow_empty=allow_empty
     )
     dataset = scored.dataset
     y, name = dataset.labels(), dataset.source.name

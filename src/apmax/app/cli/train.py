@@ -153,6 +153,8 @@ def _test(
     import numpy as np
 
     from apmax import average_precision
+    from apmax.app.report.measures import bootstrap_band
+    from apmax.app.report.results import ScoredModel
 
     model, y = trained.model, tested.labels()
     found = model.warnings_for(tested)
@@ -162,7 +164,10 @@ def _test(
     model.facts["test_ap"] = average_precision(y, log_odds, sample_weight=tested.weight)
     model.facts["test_prevalence"] = float(np.average(y, weights=tested.weight))
     model.facts["test_rows"] = int(y.size)
-    return options.Scored(model, tested, log_odds, notes)
+    scored = options.Scored(model, tested, log_odds, notes)
+    band = bootstrap_band(ScoredModel(model.name, y, scored.probability, tested.weight))
+    model.facts["test_ap_interval"] = [band.ap_low, band.ap_high]
+    return scored
 
 
 def _show(
@@ -190,8 +195,11 @@ def _show(
     console.show(result, leaderboard_table(trained, dataset))
     console.say(trained.advice)
     if "test_ap" in facts:
-        random = f"random {facts['test_prevalence']:.4f}"
-        console.say(f"test AP {facts['test_ap']:.4f} ({random}, {facts['test_rows']:,} rows)")
+        low, high = facts["test_ap_interval"]
+        console.say(
+            f"test AP {facts['test_ap']:.4f} (95 % interval {low:.3f} to {high:.3f}, random "
+            f"{facts['test_prevalence']:.4f}, {facts['test_rows']:,} rows)"
+        )
     labels = f"positive: {model.positive!r}, negative: {model.negative!r}"
     best = len(trained.leaderboard) > 1 and trained.leaderboard[0].model == facts["model"]
     kept = f"kept {facts['model']}{', which has the highest AP' if best else ''}"

@@ -159,13 +159,15 @@ def model_report(
         ]
     if note:
         facts["probabilities"] = note
+    point = model.operating_point
     facts |= _weights(dataset)
     return Report(
         dataset.source.name,
         [ScoredModel(model.name, y, probabilities, dataset.weight)],
         model.leaderboard,
         on_new_data=True,
-        threshold=None if model.operating_point is None else model.operating_point.threshold,
+        threshold=None if point is None else point.threshold,
+        cost_ratio=None if point is None else point.cost_ratio,
         **_explanation(model, dataset),
         drift=model.shifts(dataset.X, probabilities),
         warnings=warnings,

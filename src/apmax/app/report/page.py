@@ -118,6 +118,8 @@ def render(report: Report) -> str:
     ]
     best = next(k for k, result in enumerate(report.results) if result is report.winner)
     winner, start = report.winner, None
+    ratio = report.cost_ratio
+    costs = sorted({*COSTS, *(() if ratio is None else (ratio,))})
     if stored is not None:
         start = models[best].index_of(stored)
         _name_stored(models[best], start, stored)
@@ -155,7 +157,8 @@ def render(report: Report) -> str:
         script=script,
         script_hash=f"sha256-{digest}",  # the only script that the page may run
         slider_data={
-            "costs": COSTS,
+            "costs": costs,
+            "cost": None if ratio is None else costs.index(ratio),
             "best": best,
             "start": start,
             "models": [_slider_data(model) for model in models],

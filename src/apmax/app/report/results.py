@@ -15,6 +15,7 @@ from apmax.validation import (
     Floats,
     Mask,
     check_labels,
+    check_real,
     check_same_length,
     check_scores,
     check_weights,
@@ -95,6 +96,8 @@ class Report:
     """What the leaderboard says, in one sentence."""
     threshold: float | None = None
     """The stored threshold of the winner's alerts."""
+    cost_ratio: float | None = None
+    """What a missed positive costs, in false alerts, where the slider of costs begins."""
     effects: Sequence[Effect] = ()
     """Functions of an additive model."""
     coefficients: Sequence[tuple[str, float]] = ()
@@ -115,6 +118,8 @@ class Report:
     def __post_init__(self) -> None:
         if not self.results:
             raise ParameterError("`results` is empty: a report needs at least one scored model")
+        if self.cost_ratio is not None:
+            check_real(self.cost_ratio, "cost_ratio", above=0, why="it is a cost in false alerts")
 
     @property
     def winner(self) -> ScoredModel:

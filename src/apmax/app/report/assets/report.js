@@ -2,7 +2,7 @@
 // Follows the sliders: counts come from the page's data, shares and costs are worked out here.
 (() => {
   const $ = (id) => document.getElementById(id);
-  const { models, costs, best, start } = JSON.parse($("data").textContent);
+  const { models, costs, cost: chosen, best, start } = JSON.parse($("data").textContent);
   const slider = $("slider");
   const cost = $("cost");
   const choice = $("model");
@@ -12,6 +12,7 @@
   let pending = 0;
 
   const count = (value) => Math.round(value).toLocaleString("en-US"); // weights need not be whole
+  const shownRatio = (value) => (Number.isInteger(value) ? count(value) : significant(value));
   const significant = (value) => String(Number(value.toPrecision(2)));
   const share = (value) => {
     const percent = 100 * value;
@@ -55,7 +56,7 @@
     const recall = right / model.positives;
     const wrong = alerts - right;
     const threshold = model.thresholds[k];
-    const missCost = count(ratio()) + (ratio() === 1 ? " false alert" : " false alerts");
+    const missCost = shownRatio(ratio()) + (ratio() === 1 ? " false alert" : " false alerts");
     const texts = {
       threshold,
       precision: share(precision),
@@ -146,7 +147,7 @@
   // Both classes weigh the same in total to begin with.
   const odds = (models[best].rows - models[best].positives) / models[best].positives;
   const above = costs.findIndex((each) => each >= odds);
-  cost.value = String(above < 0 ? costs.length - 1 : above);
+  cost.value = String(chosen ?? (above < 0 ? costs.length - 1 : above));
   $("model-field").hidden = models.length === 1;
   $("panel").hidden = false;
   $("marker").hidden = false;
