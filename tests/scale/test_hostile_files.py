@@ -96,8 +96,9 @@ def test_values_that_pandas_cannot_hold_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     dates = pa.array([864 * 10**5 * 10**9] * N, pa.date64())
     pq.write_table(pa.table({"x": X, "date": dates, "y": TEXT.tolist()}), path)
+    model = AutoAPClassifier(["logistic"], categorical_features=["date"], cv=2)
     with pytest.raises(FileFormatError, match=r"a\.parquet.* cannot be converted to a data frame"):
-        READERS["auto"](path)
+        model.fit_files(path, "y")
 
 
 def test_codes_of_labels_beyond_their_categories_are_refused(tmp_path: Path) -> None:
