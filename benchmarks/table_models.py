@@ -221,9 +221,9 @@ METHODS = {
     "lightgbm-ap": Method(lightgbm_ap, "1"),
     "additive-main": Method(additive_main, "2"),
     "additive": Method(additive, "3"),
-    "auto": Method(auto, "5"),
-    "auto-one-se": Method(auto_selecting("one-se"), "1"),
-    "auto-stack": Method(auto_selecting("stack"), "1"),
+    "auto": Method(auto, "6"),
+    "auto-one-se": Method(auto_selecting("one-se"), "2"),
+    "auto-stack": Method(auto_selecting("stack"), "2"),
     "flaml": Method(flaml, "1"),
 }
 """A change that can move the scores of a method needs a new revision."""
