@@ -6,7 +6,9 @@ import re
 from typing import Any
 
 from apmax.memory import BYTES_PER_BYTE, BYTES_PER_ROW, SHARE
+from benchmarks.command_line import RUNS
 from benchmarks.pages import markdown, results_of, wrapped
+from benchmarks.scale_pages import trained
 from benchmarks.timing import RESULTS
 
 SPARSE = "sparse"
@@ -87,8 +89,8 @@ def memory_bound() -> str:
     ]  # fmt: skip
     used += [
         1e9 * one["peak_gb"]
-        / _bound(one["rows"], 1e6 * one["table_mb"], "additive" not in one["options"])
-        for one in results_of("scale_recorded")["train_memory"]["lines"]
+        / _bound(one["rows"], 8 * one["rows"] * run.columns, "additive" not in run.command)
+        for run, one in trained()
     ]  # fmt: skip
     full = max(one["rows"] for one in _tables() if one["model"] == "auto" and one["budget"] is None)
     return wrapped(
@@ -124,6 +126,22 @@ def rows_by_memory() -> str:
 def _rounded_down(rows: float) -> str:
     unit = 10 ** (len(str(int(rows))) - 2)
     return f"{int(rows) // unit * unit:,}"
+
+
+def single_runs() -> str:
+    """Show elapsed time and memory of single commands."""
+    stored = results_of("command_line")
+    rows = [
+        [
+            f"{RUNS[name].what}, {RUNS[name].rows:,} rows",
+            f"{one['seconds']:.0f} s",
+            f"{one['peak_gb']:.1f} GB",
+            f"{one['load']:.1f}",
+        ]
+        for name, one in stored.items()
+        if not name.startswith("memory: ")
+    ]
+    return markdown(["what", "elapsed", "memory", "load average at the start"], rows)
 
 
 def prediction_times() -> str:

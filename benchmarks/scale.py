@@ -132,8 +132,11 @@ def run(program: str, *arguments: str) -> dict[str, Any]:
 
 
 def file_lines(sizes: list[int], folder: str | None) -> Iterator[Line]:
-    """Peak memory and CPU time of fits from files."""
-    peaks = []
+    """Peak memory and CPU time of fits from files.
+
+    The CPU time of each size is stored in docs/results/scale_files_cpu.json.
+    """
+    peaks, times = [], []
     for rows in sizes:
         with tempfile.TemporaryDirectory(dir=folder) as place:
             pattern = write_parquet(Path(place), rows)
@@ -143,6 +146,7 @@ def file_lines(sizes: list[int], folder: str | None) -> Iterator[Line]:
                 f"{found['iterations']} iterations)"
             )
             peaks.append(found["rss"])
+            times.append({"rows": rows, "cpu_seconds": round(found["cpu"], 1)})
             yield Line(f"peak RSS in MB, {rows:.0e} rows × {FEATURES}", found["rss"], 1000)
             if rows <= 10**7:
                 memory = run(FIT_MEMORY, pattern)
@@ -159,6 +163,7 @@ def file_lines(sizes: list[int], folder: str | None) -> Iterator[Line]:
                 yield Line(f"CPU, files / (load + fit in memory), {rows:.0e} rows", cpu, 1.3)
     if len(peaks) > 1:
         yield Line("peak RSS, most / fewest rows", peaks[-1] / peaks[0], 1.05)
+    (RESULTS / "scale_files_cpu.json").write_text(json.dumps(times, indent=1) + "\n")
 
 
 def traffic_lines() -> Iterator[Line]:

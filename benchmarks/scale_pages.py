@@ -1,7 +1,7 @@
 """Tables of the documentation about data larger than memory, made from the stored results.
 
-``scale_recorded.json`` holds measurements of single commands, which it names. The others are
-written by ``benchmarks.scale``, ``benchmarks.scale_samples`` and ``benchmarks.scale_additive``.
+The results are written by ``benchmarks.scale``, ``benchmarks.scale_samples``,
+``benchmarks.scale_additive`` and ``benchmarks.command_line``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from apmax.scale.cluster import FAN_IN
 from apmax.scale.sums import ONE_PASS_FEATURES
+from benchmarks.command_line import RUNS, Run
 from benchmarks.pages import gain, markdown, results_of, wrapped
 from benchmarks.scale import FEATURES
 from benchmarks.scale_samples import ROWS
@@ -140,31 +141,40 @@ def additive_cost() -> str:
 def train_memory() -> str:
     """Show the peak memory of `apmax train`."""
     rows = []
-    for one in _recorded("train_memory")["lines"]:
-        size = f"{one['rows']:,}"
-        if "rows_of_file" in one:
-            size += f" of {power_of_ten(one['rows_of_file'])}"
+    for run, found in trained():
+        size = f"{found['rows']:,}"
+        if found["rows"] < run.rows and "Parquet of" in run.what:
+            size += f" of {power_of_ten(run.rows)}"
+        options = [f"`{one}`" for one in ("--model additive", "--minutes 3") if one in run.command]
+        options += [f"`APMAX_MEMORY={run.memory}`"] * bool(run.memory)
+        own = 1e6 * (found["peak_gb"] - 0.7) / found["rows"]
+        table = 8e-6 * found["rows"] * run.columns
         rows.append(
             [
-                one["file"], f"{size} × {one['columns']}", f"{one['table_mb']} MB", one["options"],
-                f"{one['peak_gb']:.1f} GB", f"{one['kb_per_row']:g} KB",
+                run.what, f"{size} × {run.columns}", f"{table:.0f} MB", ", ".join(options),
+                f"{found['peak_gb']:.1f} GB", f"{own:.1f} KB",
             ]
         )  # fmt: skip
     header = ["file", "rows × columns", "size", "options", "peak", "per row, without 0.7 GB"]
     return markdown(header, rows)
 
 
+def trained() -> list[tuple[Run, dict[str, Any]]]:
+    """Return the runs of `apmax train` whose memory was measured."""
+    stored = results_of("command_line")
+    return [(RUNS[name], one) for name, one in stored.items() if name.startswith("memory: ")]
+
+
 def capacity() -> str:
     """Show the CPU time of fits from files, measured and extrapolated."""
     passes = 27
     rows, per_row = [], 0.0
-    for one in _recorded("fit_files_cpu")["lines"]:
-        low, high = one["seconds"]
-        copy = 4 * one["rows"] * one["columns"]
+    for one in results_of("scale_files_cpu"):
+        copy = 4 * one["rows"] * FEATURES
         read = f"{_bytes(passes * copy)}" + (", from the page cache" if copy < 2e9 else "")
-        times = f"{low:.0f}–{high:.0f} s"
+        times = f"{one['cpu_seconds']:.0f} s"
         rows.append([power_of_ten(one["rows"]), _bytes(copy), read, times, "measured"])
-        per_row = high / one["rows"]
+        per_row = one["cpu_seconds"] / one["rows"]
     for count, machines in ((10**8, "one machine"), (10**9, "one machine, or 10 workers")):
         volume = passes * 120 * count
         rows.append(
@@ -194,10 +204,6 @@ def power_of_ten(count: float) -> str:
     digits, exponent = f"{count:.1e}".split("e")
     power = f"10{str(int(exponent)).translate(SUPERSCRIPTS)}"
     return power if float(digits) == 1 else f"{float(digits):g}·{power}"
-
-
-def _recorded(name: str) -> Any:
-    return results_of("scale_recorded")[name]
 
 
 def _bytes(size: float) -> str:
