@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import scipy.sparse as sp
+import sklearn
 
 from apmax.app.features import TableEncoder, TablePreprocessor
 from apmax.errors import NotNumericError, ParameterError, ShapeError
@@ -230,3 +232,11 @@ def test_durations_are_refused_by_name(kind: Any) -> None:
     waits = pd.Series([None] + [datetime.timedelta(days=k) for k in range(39)], dtype=kind)
     with pytest.raises(NotNumericError, match=r"'wait' holds durations: .*total_seconds\(\)"):
         TableEncoder().fit(pd.DataFrame({"wait": waits}))
+
+
+@pytest.mark.parametrize("output", ["pandas", "polars"])
+def test_the_configured_output_of_transformers_changes_nothing(output: str) -> None:
+    with sklearn.config_context(transform_output=output):
+        assert sp.issparse(TableEncoder().fit(FRAME).transform(FRAME))
+        found = TablePreprocessor().fit(FRAME).transform(FRAME)
+    pd.testing.assert_frame_equal(found, TablePreprocessor().fit(FRAME).transform(FRAME))

@@ -164,6 +164,14 @@ def test_a_fit_is_reproducible_and_survives_pickling() -> None:
     assert stored.leaderboard_ == model.leaderboard_
 
 
+@pytest.mark.parametrize("output", ["pandas", "polars"])
+def test_the_output_of_transformers_may_be_a_frame_by_default(output: str) -> None:
+    expected = MODEL.decision_function(X[TEST])
+    with sklearn.config_context(transform_output=output):
+        model = clone(SMALL).fit(X[TRAIN], Y[TRAIN])
+        np.testing.assert_array_equal(model.decision_function(X[TEST]), expected)
+
+
 def test_the_seed_decides() -> None:
     forest = clone(SMALL).set_params(models=["random-forest"])
     first, again, other = (

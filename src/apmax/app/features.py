@@ -27,7 +27,11 @@ from apmax.errors import ParameterError, ShapeError
 from apmax.tabular.columns import MISSING, OTHER, lower_median, most_frequent, refuse_durations
 
 
-class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class TablePreprocessor(  # type: ignore[call-arg]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+    auto_wrap_output_keys=None,
+):
     """Turn a data frame as it comes from a file into numbers and categories.
 
     Numbers and dates that are stored as text are recognised. The result is a frame that
@@ -246,7 +250,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         )
 
 
-class TableEncoder(TablePreprocessor):
+class TableEncoder(TablePreprocessor, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Encode the columns of a data frame as a sparse matrix for a linear model.
 
     Numbers are completed by the median, with an indicator "(missing)" if any was missing. Each

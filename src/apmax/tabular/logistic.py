@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -34,11 +34,12 @@ class Shape(NamedTuple):
         return list(range(self.numbers, self.numbers + self.categories))
 
 
-class Clip(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Clip(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Clips each column to the range of the rows it was fitted to; missing numbers stay missing."""
 
     def fit(self, X: Floats, y: object = None) -> Clip:
         """Find the range of each column; 0 if all its numbers are missing."""
+        self.n_features_in_ = X.shape[1]
         self.low_ = np.nan_to_num(np.fmin.reduce(X))
         self.high_ = np.nan_to_num(np.fmax.reduce(X))
         return self
@@ -64,6 +65,7 @@ def fit_path(
     features = make_column_transformer(
         (numbers, list(range(shape.numbers))), (one_hot, shape.categorical)
     )
+    features.set_output(transform="default")  # whatever sklearn.set_config asks for
     Z = features.fit_transform(X)
     total = float(positive.size if weight is None else weight.sum())
     model = LogisticRegression(max_iter=1000, warm_start=True)
