@@ -15,6 +15,7 @@ from textwrap import dedent
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import apmax
@@ -173,6 +174,26 @@ def test_a_class_explains_its_parameters_and_has_an_example(name: str) -> None:
     assert sections[""].strip()
     assert _parameters(found) - _documented(sections.get("Parameters", "")) == set()
     assert _has_example(found)
+
+
+ESTIMATORS = [
+    apmax.APClassifier(max_iter=5),
+    apmax.APClassifierCV(cv=2, alphas=[0.1]),
+    apmax.StochasticAPClassifier(max_iter=20),
+    apmax.AdditiveAPClassifier(cv=2, interactions=0),
+    apmax.AutoAPClassifier(["logistic", "additive", "stack"], cv=2),
+]
+
+
+@pytest.mark.filterwarnings("ignore")  # few iterations
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda one: type(one).__name__)
+def test_an_estimator_explains_its_fitted_attributes(estimator: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3))
+    estimator.fit(X, X[:, 0] + rng.normal(size=120) > 1)
+    fitted = {name for name in vars(estimator) if name.endswith("_") and name[0] != "_"}
+    assert {"classes_", "result_"} <= fitted
+    assert fitted - _documented(_sections(type(estimator))["Attributes"]) == set()
 
 
 @pytest.mark.parametrize("name", RECORDS)

@@ -191,8 +191,8 @@ class APClassifier(LinearAPModel):
 
         The direction of `coef_` equals that of :meth:`fit` up to rounding. Probabilities are
         calibrated by a line only, and by :meth:`fit` by a curve if that fits better. Files are
-        decoded once into a flat temporary copy and read in blocks from there, about 27 times. Needs
-        the extra ``files`` and the logistic surrogate.
+        decoded once into a flat temporary copy, which every iteration reads in blocks. Needs the
+        extra ``files`` and the logistic surrogate.
 
         Parameters
         ----------

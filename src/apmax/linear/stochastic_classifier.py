@@ -105,7 +105,7 @@ class StochasticAPClassifier(LinearAPModel):
     ----------
     coef_, intercept_, classes_, pos_label_, n_features_in_, feature_names_in_
         As in :class:`APClassifier`.
-    n_iter_, history_, result_
+    log_odds_limits_, log_odds_curve_, n_iter_, history_, result_
         As in :class:`APClassifier`.
 
     See Also

@@ -5,7 +5,7 @@ With y = exp(−|x|), both kernels are y times a polynomial in y up to a bounded
     σ(−|x|) = y/(1 + y)  ≈ y·P(y),      σ′(x) = y/(1 + y)²  ≈ y·Q(y)
 
 P and Q are Chebyshev interpolants of degree 15 on [0, 1]. The pole at y = −1 makes them
-converge like (3 + √8)⁻ᵏ: relative errors are 1.1e-12 and 2.7e-11. A sum over sorted points
+converge like (3 + √8)⁻ᵏ: relative errors are below 1.2e-12 and 2.8e-11. A sum over sorted points
 of a polynomial in exp(−distance) is sixteen decaying sums, carried once up and once down.
 
 Dense points are first transferred to a uniform mesh, by polynomials of degree 7 in each cell: the

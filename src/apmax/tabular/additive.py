@@ -118,6 +118,10 @@ class AdditiveAPClassifier(EffectPlots, AllRowsMixin, BinaryAPClassifier):
         As in :class:`APClassifierCV`.
     linear_ : APClassifierCV
         The fitted coefficients of the basis functions.
+    columns_ : Columns
+        The encoding of the table, learned from the training rows.
+    n_iter_ : int
+        As in :class:`APClassifierCV`.
     out_of_fold_ : ndarray of shape (n_samples,)
         As in :class:`APClassifierCV`; NaN for rows of weight 0.
     result_ : FitResult

@@ -91,6 +91,10 @@ class AutoAPClassifier(EffectPlots, FilesMixin, BinaryAPClassifier):
     models_ : dict of str to list
         The fitted estimators that predict: those of `best_`, or the members of the stack. Trees
         and logistic regression have one per fold, whose log-odds are averaged.
+    blend_ : Blend
+        How the log-odds of `models_` become those of the prediction.
+    columns_ : Columns
+        The encoding of the table, learned from the training rows.
     out_of_fold_ : dict of str to ndarray of shape (n_samples,)
         For each model, calibrated log-odds of `pos_label_` for each row, by models that were
         fitted without the row; the mean if several splits hold it out, NaN if none does or if the
