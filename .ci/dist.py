@@ -42,7 +42,7 @@ if __name__ == "__main__":
     X.assign(benign=y).to_parquet("table.parquet")
     model = APClassifier().fit_files("*.parquet", "benign")
     arrays = da.from_array(X.to_numpy(), chunks=(200, 30)), da.from_array(y.to_numpy(), chunks=200)
-    with Client(n_workers=1, threads_per_worker=1, dashboard_address=None):
+    with Client(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0"):
         local = DaskAPClassifier().fit(*arrays).to_local()
     for fitted in (model, local):
         assert fitted.score(X.to_numpy(), y) > 0.98

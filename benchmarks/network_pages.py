@@ -84,7 +84,8 @@ def step_cost() -> str:
     for name, kind in kinds.items():
         pattern = re.compile(rf"APLoss \+ ADAP / BCE \+ Adam, (a small )?{re.escape(kind)}")
         found = [value for what, value in measured.items() if pattern.match(what)]
-        parts.append(f"{min(found):.2f} to {max(found):.2f} times for {name}")
+        times = sorted({f"{value:.2f}" for value in (min(found), max(found))})
+        parts.append(f"{' to '.join(times)} times for {name}")
     growth = measured["time of a step with 10^7 positives / with 10^3"]
     return wrapped(
         "CPU time of a step with `APLoss` and `ADAP`, relative to one with cross-entropy and Adam "

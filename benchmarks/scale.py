@@ -94,11 +94,19 @@ FIT_FILES = (
     + """
 import json, resource, sys, time
 from apmax import APClassifier
+from apmax.scale.cache import CachedBlocks
+passes, merged = 0, CachedBlocks.merged
+def counted(*arguments):
+    global passes
+    passes += 1
+    return merged(*arguments)
+CachedBlocks.merged = counted
 start = time.time()
 model = APClassifier().fit_files(sys.argv[1], "y", cache=json.loads(sys.argv[2]))
 usage = resource.getrusage(resource.RUSAGE_SELF)
 print(json.dumps({"cpu": usage.ru_utime + usage.ru_stime, "seconds": time.time() - start,
-    "rss": peak(), "iterations": model.n_iter_, "coef": model.coef_[0].tolist()}))
+    "rss": peak(), "iterations": model.n_iter_, "passes": passes,
+    "coef": model.coef_[0].tolist()}))
 """
 )
 FIT_MEMORY = (
@@ -134,7 +142,7 @@ def run(program: str, *arguments: str) -> dict[str, Any]:
 def file_lines(sizes: list[int], folder: str | None) -> Iterator[Line]:
     """Peak memory and CPU time of fits from files.
 
-    The CPU time of each size is stored in docs/results/scale_files_cpu.json.
+    CPU time and passes of each size are stored in docs/results/scale_files_cpu.json.
     """
     peaks, times = [], []
     for rows in sizes:
@@ -146,7 +154,8 @@ def file_lines(sizes: list[int], folder: str | None) -> Iterator[Line]:
                 f"{found['iterations']} iterations)"
             )
             peaks.append(found["rss"])
-            times.append({"rows": rows, "cpu_seconds": round(found["cpu"], 1)})
+            cpu, passes = round(found["cpu"], 1), found["passes"]
+            times.append({"rows": rows, "cpu_seconds": cpu, "passes": passes})
             yield Line(f"peak RSS in MB, {rows:.0e} rows × {FEATURES}", found["rss"], 1000)
             if rows <= 10**7:
                 memory = run(FIT_MEMORY, pattern)

@@ -24,11 +24,13 @@ ADDITIVE, AUTO = SIZES["additive", 1_000_000], SIZES["auto", 100_000]
 PROCESSES, FORESTS = (f"{one / 1e9:g} GB" for one in (cost_pages.PROCESSES, cost_pages.FORESTS))
 PER_ROW = f"{BYTES_PER_ROW / 1e3:g} KB per row"
 FILES = max(one["measured"] for one in pages.results_of("scale_files") if "RSS in" in one["what"])
+PASSES = max(one["passes"] for one in pages.results_of("scale_files_cpu"))
 DASK = {one["what"]: one["measured"] for one in pages.results_of("scale_dask")}
 LABELS = pages.results_of("reliability")["APLoss trains thousands of labels in less than 3 GB"]
 LINEAR = pages.results_of("linear_quality")
 CLEAR = sum(row["apmax"] - row["logistic"] > 2 * row["error"] for row in LINEAR)
 MEASURED = {
+    "benchmarks.md": [f"about {PASSES} passes per fit"],
     "faq.md": [
         f"10⁶ rows of 12 columns take {ADDITIVE[0]} of CPU time and {ADDITIVE[1]}",
         f"100,000 rows of 12 columns take {AUTO[0]} of CPU time and {AUTO[1]}",
@@ -46,6 +48,7 @@ MEASURED = {
         f"`AdditiveAPClassifier` {ADDITIVE[1]} for 10⁶ rows × 12",
         f"`AutoAPClassifier` {AUTO[1]} for 10⁵ × 12",
         f"about {FILES:.0f} MB with 30 columns",
+        f"about {PASSES} passes over the data",
         f"{PROCESSES} for the processes, and up to {FORESTS} for the forests",
     ],
     "tabular.md": [

@@ -16,7 +16,7 @@ from dask.distributed import Client, LocalCluster
 
 from apmax.dask import DaskAPClassifier, average_precision
 
-cluster = LocalCluster(n_workers=2, processes=False, dashboard_address=None)
+cluster = LocalCluster(n_workers=2, processes=False, dashboard_address="127.0.0.1:0")
 client = Client(cluster)
 rng = da.random.default_rng(0)
 X = rng.normal(size=(200_000, 8), chunks=(50_000, 8))

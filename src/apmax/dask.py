@@ -105,7 +105,7 @@ result_
     >>> from apmax.dask import DaskAPClassifier, average_precision
     >>> X = da.random.default_rng(0).normal(size=(4_000, 3), chunks=(2_000, 3))
     >>> y = X[:, 0] + X[:, 1] > 2.5
-    >>> with Client(processes=False, dashboard_address=None):
+    >>> with Client(processes=False, dashboard_address="127.0.0.1:0"):
     ...     model = DaskAPClassifier().fit(X, y)
     ...     found = average_precision(y, model.decision_function(X))  # lazy scores
     >>> found.value > 0.99, found.lower == found.upper

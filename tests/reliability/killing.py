@@ -24,6 +24,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tests.hang import SECONDS
+
 EXAMPLES = Path(__file__).parents[2] / "examples" / "torch"
 INTERRUPTED = 128 + signal.SIGINT
 
@@ -36,8 +38,8 @@ class Work(NamedTuple):
     result: Callable[[Path], bytes]
     warm_up_in_fork: bool = False
     """For torch, whose threads do not survive a fork."""
-    temporary_files: bool = True
-    """Whether it writes temporary files; Lightning writes its checkpoints directly."""
+    writes_beside: bool = True
+    """Whether temporary files are beside the final ones; Lightning's are in TMPDIR."""
 
 
 class Run(NamedTuple):
@@ -99,7 +101,7 @@ def lightning_training() -> Work:
         parts = filter(torch.is_tensor, load(folder)["state_dict"].values())
         return b"".join(part.numpy().tobytes() for part in parts)
 
-    return Work(run, load, result, warm_up_in_fork=True, temporary_files=False)
+    return Work(run, load, result, warm_up_in_fork=True, writes_beside=False)
 
 
 def files_fit() -> Work:
@@ -127,7 +129,14 @@ def files_fit() -> Work:
         assert not (folder / "fit.json").exists()
         return (folder / "fit.npy").read_bytes()
 
-    return Work(run, lambda folder: None, result)
+    def check(folder: Path) -> None:
+        if (folder / "fit.json").exists():
+            for line in (folder / "fit.json").read_text().splitlines()[:-1]:  # it is appended to
+                json.loads(line)
+        if (folder / "fit.npy").exists():
+            np.load(folder / "fit.npy")
+
+    return Work(run, check, result)
 
 
 def singular_value(size: int) -> float:
@@ -214,6 +223,7 @@ def stopped_run(
         try:
             os.setpgid(0, 0)
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.alarm(SECONDS)
             with warnings.catch_warnings(action="ignore"):
                 sys.stdout = sys.stderr
                 work()
@@ -270,10 +280,12 @@ def stop_and_compare(name: str, folder: Path, kills: int, seed: int, number: int
     rng = np.random.default_rng(seed)
     done = {"stopped": 0, "while writing": 0}
     for attempt in count():
-        waits = work.temporary_files and attempt % 2 == 1
+        waits = work.writes_beside and attempt % 2 == 1
         moment = seconds * rng.uniform() ** 2 if done["stopped"] < kills else None
         ended = stopped_run(lambda: work.run(disturbed), disturbed, moment, waits, number)
         work.check(disturbed)
+        if number == signal.SIGINT:
+            assert temporary_files(disturbed) == []
         if not ended.complete:
             done["stopped"] += 1
             done["while writing"] += ended.while_writing

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from apmax.atomic_files import write_file
+from tests.hang import SECONDS
 from tests.reliability.killing import WORK
 from tests.reliability.soak import record, scaled
 
@@ -19,14 +20,22 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"
 
 
 def stopped(name: str, folder: Path, times: int, number: int) -> dict[str, int]:
-    module = [sys.executable, "-m", "tests.reliability.killing"]
+    """Return what `killing` counts; apmax leaves no temporary file elsewhere, even if killed.
+
+    Lightning leaves an unfinished checkpoint in TMPDIR if it is killed.
+    """
+    temporary, module = folder / "tmp", [sys.executable, "-m", "tests.reliability.killing"]
+    temporary.mkdir()
     done = subprocess.run(
         [*module, name, str(folder), str(times), "0", str(int(number))],
         capture_output=True,
         text=True,
-        env=ENVIRONMENT,
+        env={**ENVIRONMENT, "TMPDIR": str(temporary)},
         check=False,
+        timeout=SECONDS * (1 + times),
     )
+    left = [path.name for path in temporary.iterdir()]
+    assert left == [] or (name == "lightning" and number == signal.SIGKILL)
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
     return found

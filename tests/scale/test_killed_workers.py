@@ -27,6 +27,7 @@ from tests.reliability.soak import record, scaled
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
+import psutil  # noqa: E402
 from distributed.diagnostics.plugin import WorkerPlugin  # noqa: E402
 
 from apmax.dask import DaskAPClassifier  # noqa: E402
@@ -102,14 +103,14 @@ class Killer(WorkerPlugin):
     """Kills workers when they begin a task of a stage, a given number of times per stage.
 
     Files in a folder count the kills. So each of them happens exactly once, at the same point of
-    the fit, whichever worker gets there. The only thread for tasks waits before the kill, because a
-    nanny does not restart a worker that ends before the nanny has heard of its start.
+    the fit, whichever worker gets there. With `nannies`, the only thread for tasks waits until a
+    file shows that the nanny has heard of the worker's start: it restarts no other worker.
     """
 
     name = "killer"
 
-    def __init__(self, folder: str, kills: int) -> None:
-        self.folder, self.kills = folder, kills
+    def __init__(self, folder: Path, kills: int, nannies: bool) -> None:
+        self.folder, self.kills, self.nannies = folder, kills, nannies
 
     def setup(self, worker: Any) -> None:
         self.tasks = worker.executors["default"]
@@ -121,15 +122,18 @@ class Killer(WorkerPlugin):
         stage = next((one for one, first in STAGES.items() if name.startswith(first)), None)
         for number in range(self.kills if stage else 0):
             try:
-                os.close(os.open(f"{self.folder}/{stage} {number}", os.O_CREAT | os.O_EXCL))
+                (self.folder / "kills" / f"{stage} {number}").touch(exist_ok=False)
             except FileExistsError:
                 continue
-            self.tasks.submit(kill_this_process_soon)
+            known = self.folder / "known" / str(os.getpid())
+            self.tasks.submit(kill_this_process, known if self.nannies else None)
             return
 
 
-def kill_this_process_soon() -> None:
-    time.sleep(0.5)
+def kill_this_process(when: Path | None) -> None:
+    """Kill the worker, when a file exists."""
+    while when is not None and not when.exists():
+        time.sleep(0.05)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -148,12 +152,18 @@ def test_without_a_cluster_the_error_says_what_to_do() -> None:
 
 def check_kills(cluster: Any, kills: int, expected: np.ndarray, folder: Path) -> None:
     """Fit while workers are killed in every stage, and compare the coefficients."""
-    done = folder / "kills"
-    done.mkdir()
-    with cluster(2, folder) as client:
-        client.register_plugin(Killer(str(done), kills))
-        model = DaskAPClassifier(alpha=0.1, client=client).fit(*data())
-    killed = sorted(path.name for path in done.iterdir())
+    (folder / "kills").mkdir()
+    (folder / "known").mkdir()
+    nannies = cluster is with_nanny
+    with cluster(2, folder) as client, ThreadPoolExecutor(1) as pool:
+        client.register_plugin(Killer(folder, kills, nannies))
+        fit = pool.submit(DaskAPClassifier(alpha=0.1, client=client).fit, *data())
+        while nannies and not fit.done():
+            for process in workers_of(client, nannies):
+                (folder / "known" / str(process)).touch()
+            time.sleep(0.1)
+        model = fit.result(SECONDS)
+    killed = sorted(path.name for path in (folder / "kills").iterdir())
     assert killed == sorted(f"{stage} {number}" for stage in STAGES for number in range(kills))
     np.testing.assert_array_equal(np.append(model.coef_, model.intercept_), expected)
 
@@ -193,8 +203,20 @@ def process_of_nanny(dask_worker: Any) -> int | None:
     return dask_worker.process.pid if running else None
 
 
+def wait_for_end(process: int) -> None:
+    """Wait until a process has ended, without collecting its exit code."""
+    deadline = time.monotonic() + SECONDS
+    with suppress(psutil.NoSuchProcess):
+        while psutil.Process(process).status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
 def check_stops(cluster: Any, number: int, stops: int, expected: np.ndarray, folder: Path) -> None:
-    """Fit again and again while workers are stopped at random moments, so many times."""
+    """Fit again and again while workers are stopped at random moments, so many times.
+
+    A nanny whose worker SIGINT ends does not start another one; the cluster does when it is scaled.
+    """
     rng, left = random.Random(0), stops
     with cluster(2, folder) as client, ThreadPoolExecutor(1) as pool:
         while left:
@@ -204,9 +226,13 @@ def check_stops(cluster: Any, number: int, stops: int, expected: np.ndarray, fol
                 time.sleep(rng.uniform(0.1, 1.0))
                 processes = workers_of(client, cluster is with_nanny)
                 if processes and not fit.done():
+                    stopped = rng.choice(processes)
                     with suppress(ProcessLookupError):
-                        os.kill(rng.choice(processes), number)
+                        os.kill(stopped, number)
                         left -= 1
+                    wait_for_end(stopped)
+                    if cluster is with_nanny and number == signal.SIGINT:
+                        client.cluster.scale(2)
             fit.result(SECONDS)
             np.testing.assert_array_equal(np.append(model.coef_, model.intercept_), expected)
 

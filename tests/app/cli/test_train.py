@@ -25,6 +25,7 @@ from apmax.tabular import NAMES
 from apmax.tabular.budget import TooShortError
 from apmax.tabular.search import Search
 from tests.app.loans import as_json, made_loans, run
+from tests.hang import SECONDS
 
 FAST = ("--model", "logistic", "-o", "m.apmax")
 
@@ -251,10 +252,10 @@ def test_progress_in_a_log_is_a_line_with_the_time_left(monkeypatch: pytest.Monk
     log = ProgressLog("boosting", rich.console.Console(file=stream), 10, 40, "AP 0.4000")
     monkeypatch.setattr(time, "monotonic", lambda: log.start + 60)
     assert log.line() == "progress: boosting, 10 of 40, AP 0.4000, 60 s, about 180 s left"
-    end = time.perf_counter() + 60
+    deadline = time.perf_counter() + SECONDS
     with log.every(0.001):
         while stream.getvalue().count("progress: boosting") < 2:
-            assert time.perf_counter() < end, "there was no second line"
+            assert time.perf_counter() < deadline, "there was no second line"
             time.sleep(0.001)
 
 
