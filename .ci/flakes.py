@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from tests.reliability.soak import store, version_of_source  # noqa: E402
+from tests.reliability.soak import digest_of_code, store  # noqa: E402
 
 ENVIRONMENT = {
     **os.environ,
@@ -47,16 +47,16 @@ def run_suite(processes: int) -> float:
 
 
 def under_load(runs: int, pull: bool) -> None:
-    """Run the suite so many times, with the same source, while busy loops take all cores."""
+    """Run the suite so many times, with the same code in src, while busy loops take all cores."""
     for _ in range(CORES):
         Process(target=loop, daemon=True).start()
     versions = set()
     for number in range(1, runs + 1):
         if pull:
             subprocess.run(["git", "pull", "--quiet", "--ff-only"], cwd=ROOT, check=True)
-        versions.add(version_of_source())
+        versions.add(digest_of_code())
         if len(versions) > 1:
-            raise SystemExit("src has changed: start again")
+            raise SystemExit("the code in src has changed: start again")
         print(f"run {number} of {runs}", flush=True)
         run_suite(4 * CORES)
     load = f"{4 * CORES} processes of tests and {CORES} busy loops on {CORES} cores"

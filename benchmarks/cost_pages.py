@@ -208,8 +208,8 @@ def reliability() -> str:
             f"`{paths.get(one['test'], one['test'])}`",
             one["figure"],
             one["date"],
-            f"`{one['source']}`" if "source" in one else "",
+            f"`{one['code']}`" if "code" in one else "",
         ]
         for promise, one in results_of("reliability").items()
     ]
-    return markdown(["promise", "test", "figure", "date", "source"], rows)
+    return markdown(["promise", "test", "figure", "date", "code"], rows)

@@ -1,13 +1,15 @@
 """How long the tests of `make soak` take, and where their figures are stored.
 
-APMAX_SOAK_MINUTES, 60 by default, scales all of them.
+APMAX_SOAK_MINUTES, 60 by default, scales all of them. `python -m tests.reliability.soak` prints the
+digest that is stored with the figures.
 """
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import json
 import os
-import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -36,26 +38,51 @@ def record(promise: str, figure: str) -> None:
     store(promise, test, figure)
 
 
-def version_of_source() -> str:
-    """Return git's name of the folder ``src``, with a + if it has uncommitted changes."""
-    name, changes = (
-        subprocess.run(["git", *command], cwd=ROOT, check=True, capture_output=True, text=True)
-        for command in (["rev-parse", "--short", "HEAD:src"], ["status", "--porcelain", "src"])
+def digest_of_code() -> str:
+    """Return a digest of all files in src, without docstrings and comments of Python files."""
+    digest = hashlib.sha256()
+    for path in sorted((ROOT / "src").rglob("*")):
+        if path.is_dir() or "__pycache__" in path.parts or ".egg-info" in str(path):
+            continue
+        digest.update(path.relative_to(ROOT).as_posix().encode())
+        content = path.read_bytes()
+        digest.update(_code_of(content).encode() if path.suffix == ".py" else content)
+    return digest.hexdigest()[:10]
+
+
+def _code_of(source: bytes) -> str:
+    """Return the syntax tree of a module without its docstrings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [part for part in node.body if not _is_docstring(part)]
+    return ast.dump(tree)
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    """Whether it is a docstring of a module, a class, a function or an attribute."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
     )
-    return name.stdout.strip() + "+" * bool(changes.stdout)
 
 
 def store(promise: str, test: str, figure: str) -> None:
     """Store a line of the table."""
     import fcntl  # not on Windows, where `make soak` does not run
 
-    today, source = datetime.now(UTC).date().isoformat(), version_of_source()
+    today, code = datetime.now(UTC).date().isoformat(), digest_of_code()
     folder = os.open(RESULTS.parent, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)  # tests of other processes record here, too
         stored = json.loads(RESULTS.read_text("utf-8"))
-        stored[promise] = {"test": test, "figure": figure, "date": today, "source": source}
+        stored[promise] = {"test": test, "figure": figure, "date": today, "code": code}
         text = json.dumps(dict(sorted(stored.items())), indent=1, ensure_ascii=False) + "\n"
         write_file(RESULTS, text.encode())
     finally:
         os.close(folder)
+
+
+if __name__ == "__main__":
+    print(digest_of_code())
