@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import subprocess
@@ -151,6 +152,25 @@ def test_only_what_no_living_process_has_locked_is_abandoned(
     for lock in locks:
         os.close(lock)
     assert write_and_list() == ["file"]
+
+
+def test_what_a_killed_writer_left_is_deleted_if_its_mode_forbids_to_open_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: int
+) -> None:
+    part = tmp_path / f".file.{ended}-0123abcd.part"
+    part.write_bytes(b"half")
+    part.chmod(0o200)
+    really_open = os.open
+
+    def open_as_user(path: Any, flags: int, *mode: int) -> int:
+        """Root may open any file."""
+        if Path(path) == part:
+            raise PermissionError(errno.EACCES, "no", str(path))
+        return really_open(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", open_as_user)
+    write_file(tmp_path / "file", b"new")
+    assert names(tmp_path) == ["file"]
 
 
 def test_what_a_link_names_is_not_deleted(

@@ -91,10 +91,10 @@ def _replace(path: Path, content: bytes) -> None:
         with _locked(temporary):
             with open(temporary, "wb") as file:
                 file.write(content)
-                if mode is not None:
-                    os.chmod(temporary, mode)
                 file.flush()
                 os.fsync(file.fileno())
+            if mode is not None:
+                os.chmod(temporary, mode)
             os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
@@ -133,6 +133,11 @@ def _is_abandoned(path: Path, process: int, kind: Callable[[int], bool]) -> bool
     try:
         # Opening a pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except PermissionError:  # killed between the last two steps, with a mode that forbids to read
+        with suppress(OSError):
+            found = os.lstat(path)
+            return kind(found.st_mode) and found.st_uid == os.getuid()
+        return False
     except OSError:
         return False
     try:

@@ -119,7 +119,7 @@ def test_the_slider_starts_at_the_stored_threshold(open_page: Open) -> None:
     assert number(browser, "threshold") == 0.3
     alerts = make_scored().probabilities >= 0.3
     assert number(browser, "tp") + number(browser, "fp") == alerts.sum()
-    assert words(browser, "ratio") == "34 false alerts"
+    assert words(browser, "ratio") == "34 false alarms"
 
 
 def test_the_cost_slider_goes_to_the_cheapest_threshold(open_page: Open) -> None:

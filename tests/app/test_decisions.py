@@ -62,9 +62,9 @@ def test_the_number_of_top_rows_is_exact_with_ties() -> None:
         ({"recall": 0.5}, 0.6, 3, 4),
         ({"recall": 1.0}, 0.1, 4, 9),
         ({"top": "50%"}, 0.5, 3, 5),
-        ({"cost": "1:1"}, 0.6, 3, 4),  # 1 false alert, 1 missed
-        ({"cost": "1:10"}, 0.1, 4, 9),  # 5 false alerts, none missed
-        ({"cost": "3:1"}, 0.9, 1, 1),  # 3 missed: less than one false alert and 1 missed
+        ({"cost": "1:1"}, 0.6, 3, 4),  # 1 false alarm, 1 missed
+        ({"cost": "1:10"}, 0.1, 4, 9),  # 5 false alarms, none missed
+        ({"cost": "3:1"}, 0.9, 1, 1),  # 3 missed: less than one false alarm and 1 missed
     ],
 )
 def test_thresholds_chosen_on_labels(

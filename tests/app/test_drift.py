@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import apmax
-from apmax import AdditiveAPClassifier
+from apmax import AdditiveAPClassifier, APClassifierCV
 from apmax.app.drift import (
     SCORE,
     Shift,
@@ -23,8 +23,10 @@ from apmax.app.drift import (
     training_warnings,
 )
 from apmax.app.features import TableEncoder, TablePreprocessor
+from apmax.app.io import load
 from apmax.app.model import load_model
-from apmax.errors import ModelFileError
+from apmax.app.training import train_model
+from apmax.errors import ModelFileError, NonFiniteError, ShapeError
 
 RNG = np.random.default_rng(0)
 TRAINING = pd.DataFrame(
@@ -225,7 +227,8 @@ def test_profiles_stay_small() -> None:
 
 def test_a_matrix_has_only_the_shift_of_the_probabilities() -> None:
     p = np.linspace(0, 1, 1000)
-    shifts = psi(stored(profile(np.eye(3), {}, p)), np.eye(3), p**3)
+    X = np.zeros((1000, 3))
+    shifts = psi(stored(profile(X, {}, p)), X, p**3)
     assert [(shift.column, shift.size) for shift in shifts] == [(SCORE, "large")]
 
 
@@ -241,6 +244,36 @@ def test_training_rows_have_no_shift(columns: list[str], tmp_path: Path) -> None
     loaded = load_model(tmp_path / "m.apmax")
     shifts = loaded.shifts(frame[columns], loaded.probability(frame[columns]))
     assert {one.size for one in shifts} == {"small"}
+
+
+@pytest.mark.parametrize("positive", ["yes", "no"])
+def test_training_rows_of_linear_models_have_no_shift(positive: str, tmp_path: Path) -> None:
+    """Their probabilities have a calibration curve."""
+    x = np.random.default_rng(0).exponential(size=2000)
+    frame = pd.DataFrame({"x": x, "noise": np.random.default_rng(1).normal(size=2000)})
+    event = np.random.default_rng(2).random(2000) < np.where(x > 2, 0.6, 0.02)
+    other = {"yes": "no", "no": "yes"}[positive]
+    y = np.where(event, positive, other)
+    model = APClassifierCV(pos_label=positive).fit(frame, y)
+    assert model.log_odds_curve_ is not None
+    apmax.save(model, tmp_path / "m.apmax", frame)
+    frame.assign(y=y).to_csv(tmp_path / "t.csv", index=False)
+    data = load(tmp_path / "t.csv", target="y", positive=positive)
+    trained = train_model(data, model="linear").model
+    for one in (load_model(tmp_path / "m.apmax"), trained):
+        shifts = one.shifts(frame, one.probability(frame))
+        assert {shift.size for shift in shifts} == {"small"}
+
+
+def test_probabilities_must_be_finite_and_one_per_row() -> None:
+    frame, p = made_profile()
+    known = stored(profile(frame, KINDS, p))
+    with pytest.raises(NonFiniteError, match="`probabilities`"):
+        psi(known, frame, np.where(p > 0.5, np.nan, p))
+    with pytest.raises(NonFiniteError, match="`probabilities`"):
+        profile(frame, KINDS, np.where(p > 0.5, np.nan, p))
+    with pytest.raises(ShapeError, match="`probabilities` has"):
+        psi(known, frame, p[:-1])
 
 
 def test_absent_columns_are_skipped_and_empty_ones_are_large_shifts() -> None:

@@ -61,6 +61,20 @@ def test_new_rows_are_checked_like_training_rows() -> None:
         model.predict_proba(PLAIN.assign(amount="much"))
 
 
+@pytest.mark.parametrize("X", [None, [1.0, np.nan], np.full(2, np.nan), 3.0])
+def test_the_error_of_what_is_no_table_is_about_its_shape(X: Any) -> None:
+    with pytest.raises(ValueError, match="Expected 2D array"):
+        APClassifier().fit(X, [0, 1])
+
+
+def test_columns_of_arrow_tables_are_named() -> None:
+    pa = pytest.importorskip("pyarrow")
+    with pytest.raises(NotNumericError, match="column 'term' holds text"):
+        APClassifier().fit(pa.Table.from_pandas(TEXT), Y)
+    with pytest.raises(NonFiniteError, match="column 'income' contains NaN"):
+        APClassifier().fit(pa.Table.from_pandas(GAPS), Y)
+
+
 def test_text_of_numbers_is_read_and_other_errors_stay() -> None:
     text = PLAIN.assign(amount=PLAIN["amount"].astype(str).astype(object))
     np.testing.assert_allclose(

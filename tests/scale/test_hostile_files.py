@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from apmax import APClassifier, AutoAPClassifier
-from apmax.errors import FileError, FileFormatError
+from apmax.errors import FileError, FileFormatError, NotNumericError
 from apmax.scale import sample_negatives
 from apmax.scale.files import RawFiles
 
 pa = pytest.importorskip("pyarrow")
+import pandas as pd  # noqa: E402
 import pyarrow.feather as pa_feather  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
@@ -90,6 +91,47 @@ def test_metadata_of_pandas_that_is_damaged_is_ignored(tmp_path: Path) -> None:
     metadata = {b"pandas": b'{"columns": [{"name": "x"}], "index_columns": []}'}
     pq.write_table(table.replace_schema_metadata(metadata), path)
     assert READERS["auto"](path).feature_names_in_.tolist() == ["x"]
+
+
+PICKLE = b"cos\nsystem\n(S'touch executed'\ntR."
+
+
+@pytest.mark.parametrize("read", [READERS["cache"], READERS["auto"]], ids=["linear", "auto"])
+@pytest.mark.parametrize(
+    ("name", "metadata"),
+    [
+        ("pandas.period", b"{}"),
+        ("pandas.period", b"[]"),
+        ("pandas.period", b'{"freq": 3}'),
+        ("pandas.interval", b'{"subtype": "int64", "closed": "zz"}'),
+    ],
+)
+def test_damaged_metadata_of_extension_types_is_refused(
+    name: str, metadata: bytes, read: Any, tmp_path: Path
+) -> None:
+    """Pandas registers its types with pyarrow, and their code reads the metadata."""
+    pd.DataFrame({"p": pd.period_range("2020", periods=2)}).to_parquet(tmp_path / "types.parquet")
+    pd.read_parquet(tmp_path / "types.parquet")
+    with pytest.raises((FileFormatError, NotNumericError), match=r"rows\.parquet"):
+        read(extension(tmp_path / "rows.parquet", name, metadata))
+
+
+@pytest.mark.parametrize("read", [READERS["cache"], READERS["auto"]], ids=["linear", "auto"])
+def test_a_pickle_in_the_metadata_of_an_extension_type_is_not_executed(
+    read: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in CVE-2023-47248."""
+    monkeypatch.chdir(tmp_path)
+    read(extension(tmp_path / "rows.parquet", "arrow.py_extension_type", PICKLE))
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.parquet"]
+
+
+def extension(path: Path, name: str, metadata: bytes) -> Path:
+    """Write a file whose feature is of an extension type."""
+    told = {b"ARROW:extension:name": name.encode(), b"ARROW:extension:metadata": metadata}
+    fields = [pa.field("x", pa.int64(), metadata=told), pa.field("y", pa.string())]
+    pq.write_table(pa.table([np.arange(N), TEXT], schema=pa.schema(fields)), path)
+    return path
 
 
 def test_values_that_pandas_cannot_hold_are_refused(tmp_path: Path) -> None:

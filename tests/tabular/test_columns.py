@@ -111,7 +111,11 @@ def test_a_category_of_whole_numbers_is_the_same_where_missing_values_make_it_fl
     np.testing.assert_array_equal(columns.transform(later).codes[1:, 0], COUNT[1:])
 
 
-@pytest.mark.parametrize("chosen", ["colour", ["size"], [4], [-1], [True, False], 3, [0.5]])
+@pytest.mark.parametrize(
+    "chosen",
+    ["colour", ["size"], [4], [-1], [True, False], 3, [0.5], [{"a": 1}], [{1}], [[1]]],
+    ids=str,
+)
 def test_unknown_categorical_columns_are_refused(chosen: Any) -> None:
     with pytest.raises(errors.ParameterError, match="`categorical_features`"):
         Columns(frame(), chosen)

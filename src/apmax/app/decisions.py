@@ -29,7 +29,7 @@ class Rule:
     text: str
     """The rule in words, for messages."""
     costs: tuple[float, float] | None = None
-    """FP and FN: the costs of a false alert and of a missed positive."""
+    """FP and FN: the costs of a false alarm and of a missed positive."""
 
     @property
     def needs_labels(self) -> bool:
@@ -137,7 +137,7 @@ class Decision:
 
     @property
     def cost_ratio(self) -> float | None:
-        """What a missed positive costs, in false alerts, if costs chose the threshold."""
+        """What a missed positive costs, in false alarms, if costs chose the threshold."""
         kind, _, costs = self.rule.partition(" ")
         one, other = map(_number, costs.partition(":")[::2])
         known = kind == "cost" and one > 0 and 0 < other / one < math.inf
@@ -267,7 +267,7 @@ def _cost(text: str) -> Rule:
     one, other = _number(false_alert), _number(missed)
     if not (0 < one < math.inf and 0 < other < math.inf):
         raise ParameterError(
-            f"`--cost` = {text!r} must be the costs of a false alert and of a missed positive as "
+            f"`--cost` = {text!r} must be the costs of a false alarm and of a missed positive as "
             "FP:FN, such as 1:20"
         )
     # Alert if the expected cost p·FN of no alert exceeds that of an alert, (1 - p)·FP.

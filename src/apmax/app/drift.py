@@ -25,7 +25,7 @@ from apmax.app.column_values import (
 from apmax.app.features import TablePreprocessor
 from apmax.errors import ModelFileError
 from apmax.tabular.columns import MISSING
-from apmax.validation import Floats
+from apmax.validation import Floats, check_same_length, check_scores
 
 MOSTLY_NUMBERS = 0.5
 """Share of numbers among the values of a text column above which it is reported."""
@@ -223,7 +223,7 @@ def profile(frame: Any, kinds: Mapping[str, str], probabilities: Floats) -> dict
                 if kinds[name] == NUMBER
                 else _category_bins(to_words(frame[name]))
             )
-    p = np.asarray(probabilities, dtype=np.float64)
+    p = check_scores(probabilities, name="probabilities")
     return {"rows": int(p.size), "columns": columns, "probability": _bins(p)}
 
 
@@ -267,7 +267,8 @@ def psi(profile: Mapping[str, Any], frame: Any, probabilities: Floats) -> list[S
     predicted probability: 0.00, small
     amount: 0.99, large
     """
-    p = np.asarray(probabilities, dtype=np.float64)
+    p = check_scores(probabilities, name="probabilities")
+    check_same_length(probabilities=p, frame=frame)
     counts = [(SCORE, profile["probability"], _counts(profile["probability"], p))]
     if hasattr(frame, "columns"):
         frame = frame.rename(columns=str)

@@ -19,6 +19,7 @@ from apmax.interrupts import (
     raise_if_interrupted,
 )
 from apmax.linear import APClassifierCV
+from apmax.linear.platt import limited
 from apmax.metrics import ap_of_scores
 from apmax.splits import Split, mean_held_out, test_share
 from apmax.tabular.leaderboard import Leaderboard, ranked
@@ -92,6 +93,12 @@ def fit_linear(
         (slope,), intercept = evaluations[chosen].blend.stack
         classifier.coef_ = slope * classifier.coef_
         classifier.intercept_ = slope * classifier.intercept_ + intercept
+    out_of_fold = {name: one.held_out for name, one in evaluations.items()}
+    if LINEAR in found:  # calibrated as its predictions are
+        model, log_odds, _ = found[LINEAR]
+        out_of_fold[LINEAR] = limited(
+            log_odds, *model.log_odds_limits_, curve=model.log_odds_curve_
+        )
     classifier.feature_means_ = np.asarray(shares(weight, y.size) @ X).ravel()
     result = getattr(classifier, "result_", None)
     return Comparison(
@@ -103,7 +110,7 @@ def fit_linear(
             test_share(splits),
             chosen,
         ),
-        {name: one.held_out for name, one in evaluations.items()},
+        out_of_fold,
         interrupted or (result is not None and result.interrupted),
         "" if result is None else result.message,
     )

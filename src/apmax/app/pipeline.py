@@ -182,8 +182,9 @@ class ModelPipeline(Pipeline):  # type: ignore[misc]
         """Return a frame with the contribution of each column to the log-odds of each row.
 
         Linear and additive models are sums of such effects, which have mean 0 over the training
-        data. For trees and stacks with trees, a contribution is the change of the log-odds if the
-        column had its typical value: the median, or the most frequent category.
+        data, and an intercept, which is left out. For trees and stacks with trees, a contribution
+        is the change of the log-odds if the column had its typical value: the median, or the most
+        frequent category.
 
         Parameters
         ----------

@@ -22,6 +22,7 @@ from apmax.app.pipeline import ModelPipeline
 from apmax.app.stored_models import positive_label
 from apmax.errors import LabelError, ParameterError, ShapeError
 from apmax.linear.base import LinearAPModel
+from apmax.linear.platt import limited
 from apmax.metrics import OperatingPoint
 from apmax.tabular import AdditiveAPClassifier, AutoAPClassifier
 from apmax.validation import Floats
@@ -139,10 +140,18 @@ def _label_texts(classifier: Any) -> tuple[str, str]:
 def _preprocessor_of(classifier: Any, X: Any) -> TablePreprocessor:
     """Return a preprocessor that passes the columns of a frame on to the classifier."""
     names = [str(name) for name in classifier.feature_names_in_]
-    if not hasattr(X, "columns") or [str(name) for name in X.columns] != names:
+    if not hasattr(X, "columns"):
         raise ShapeError(
             "the model was fitted to named columns: pass the training data or a sample of its rows "
             "as a frame `X`, or fit a pipeline of apmax.app.TablePreprocessor and the classifier"
+        )
+    found = [str(name) for name in X.columns]
+    if found != names:
+        missing = [name for name in names if name not in found]
+        what = f"has no column {missing[0]!r}" if missing else "has more columns, or another order"
+        raise ShapeError(
+            f"`X` {what}: pass the columns to which the model was fitted, "
+            "X[model.feature_names_in_]"
         )
     if not hasattr(classifier, "columns_"):
         return TableEncoder().fit_kinds(X, dict.fromkeys(names, NUMBER))
@@ -173,8 +182,11 @@ def _held_out(classifier: Any, fitted: Floats) -> Floats:
     found = getattr(classifier, "out_of_fold_", None)
     if isinstance(found, dict):
         found = found[classifier.best_]
-    elif found is not None and positive_label(classifier) != classifier.classes_[1]:
-        found = -found  # only those of AutoAPClassifier are of the positive class
+    elif found is not None:
+        if isinstance(classifier, LinearAPModel):  # calibrated as its predictions are
+            found = limited(found, *classifier.log_odds_limits_, classifier.log_odds_curve_)
+        if positive_label(classifier) != classifier.classes_[1]:
+            found = -found  # only those of AutoAPClassifier are of the positive class
     if found is None or found.size != fitted.size or has_few_values(fitted):
         return fitted
     return np.asarray(expit(found[~np.isnan(found)]))

@@ -112,6 +112,7 @@ def train_model(
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
         warnings.filterwarnings("ignore", "A worker stopped")  # joblib starts another one
+        warnings.filterwarnings("ignore", r"\d+ tasks which were still")  # joblib, after Ctrl-C
         if linear:
             found = _compare_linear(dataset, X, splits, model, processes, on_progress)
         else:

@@ -55,8 +55,13 @@ def check_types(types: Any) -> None:
 
 
 def _columns(X: Any) -> Iterator[tuple[str, Any]]:
-    """Yield columns and how messages call them."""
-    if hasattr(X, "columns"):
+    """Yield columns and how messages call them; none if X is not two-dimensional."""
+    if hasattr(X, "column_names"):  # of pyarrow
+        for name in X.column_names:
+            yield f"column {name!r}", X[name].to_numpy()
+    elif np.ndim(X) != 2 and not sp.issparse(X):
+        return
+    elif hasattr(X, "columns"):
         yield from ((f"column {name!r}", X[name]) for name in X.columns)
     else:
         yield "`X`", X.data if sp.issparse(X) else X

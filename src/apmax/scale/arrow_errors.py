@@ -25,8 +25,6 @@ def require_pyarrow() -> None:
 @contextmanager
 def file_errors(what: object, advice: str, verb: str = "read") -> Iterator[None]:
     """Raise FileError in place of whatever pyarrow raises while it reads or converts `what`."""
-    import pyarrow as pa
-
     try:
         yield
     except ApmaxError:
@@ -36,7 +34,7 @@ def file_errors(what: object, advice: str, verb: str = "read") -> Iterator[None]
             f"{what} claims more memory than there is ({_one_line(error)}): {advice}, or use a "
             "machine with more memory"
         ) from None
-    except (OSError, ValueError, OverflowError, pa.ArrowException) as error:
+    except Exception as error:  # extension types read their metadata with code of other packages
         raise_if_interrupted()
         raise FileFormatError(f"{what} cannot be {verb} ({_one_line(error)}): {advice}") from None
 

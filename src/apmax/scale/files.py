@@ -25,6 +25,7 @@ from apmax.interrupts import raise_if_interrupted
 from apmax.objective._pair_sums import NO_WEIGHTS
 from apmax.scale.arrow_errors import DAMAGED, file_errors, require_pyarrow
 from apmax.scale.blocks import LARGEST_WEIGHT, block_rows
+from apmax.scale.plain_types import plain_columns, plain_type
 from apmax.validation import Floats, check_path
 
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "feather"}
@@ -137,8 +138,9 @@ class RawFiles:
             _check_unchanged(path, stamp)
             row = 0
             with _reading(path, stamp):
-                for batch in self._record_batches(path, schema, wanted):
-                    batch.validate(full=True)  # compiled code would follow wrong offsets
+                for stored in self._record_batches(path, schema, wanted):
+                    stored.validate(full=True)  # compiled code would follow wrong offsets
+                    batch = plain_columns(stored)
                     for start in range(0, batch.num_rows, self.block_rows):
                         raise_if_interrupted()
                         yield path, row + start, batch.slice(start, self.block_rows)
@@ -174,11 +176,23 @@ class RawFiles:
         return ds.dataset(str(path), schema, format=self.format)
 
     def _schema(self, path: Path) -> Any:
+        import pyarrow as pa
+
         advice, verb = "it is damaged or has the wrong suffix", f"read as {self.format}"
         with file_errors(path, advice, verb):
             schema = self._dataset(path).schema
             _ = schema.names  # decodes them
-        return _with_fractions(schema, self.target) if self.format == "csv" else schema
+        return pa.schema([self._field(field) for field in schema])
+
+    def _field(self, field: Any) -> Any:
+        """Return a field with the type that is read."""
+        from pyarrow import float64, types
+
+        if self.format != "csv":
+            return field.with_type(plain_type(field.type))
+        # Types of CSV files are those of their first rows, and later ones may have fractions.
+        integer = types.is_integer(field.type) and field.name != self.target
+        return field.with_type(float64()) if integer else field
 
     def _check_schema(self, path: Path, schema: Any) -> None:
         known = {*schema.names}  # `names` is a new list each time
@@ -337,16 +351,6 @@ def _is_number(kind: Any) -> bool:
         or types.is_boolean(kind)
         or types.is_decimal(kind)
     )
-
-
-def _with_fractions(schema: Any, target: str) -> Any:
-    """Return a schema with doubles for integers: types of CSV files are those of first rows."""
-    from pyarrow import float64, types
-
-    for place, field in enumerate(schema):
-        if types.is_integer(field.type) and field.name != target:
-            schema = schema.set(place, field.with_type(float64()))
-    return schema
 
 
 def _fits_single(kind: Any) -> bool:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from apmax.binary_target import binary_target
 from apmax.errors import FileFormatError, LabelError
 from apmax.memory import rows_for_training
+from apmax.scale.arrow_errors import DAMAGED, file_errors
 from apmax.scale.files import LabelCodes, Paths, RawFiles, as_numbers
 from apmax.validation import Floats, check_count, check_real
 
@@ -224,7 +225,8 @@ def _drawn(source: RawFiles, labels: LabelCodes, draw: ClassDraw, rows: int) -> 
         weight = source.weights(batch, path, row)
         codes = again.codes(batch.column(source.target), weight)
         chosen = draw.rows(codes)
-        tables.append(pa.Table.from_batches([batch]).select(source.columns).take(chosen))
+        with file_errors(path, DAMAGED):
+            tables.append(pa.Table.from_batches([batch]).select(source.columns).take(chosen))
         codes_of.append(codes[chosen])
         weights.append(weight[chosen] if weight.size else np.ones(chosen.size))
     try:

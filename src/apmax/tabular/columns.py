@@ -236,7 +236,7 @@ def chosen_columns(categorical: Any, names: Sequence[str]) -> set[int] | None:
         return set(np.flatnonzero(given).tolist())
     position = {name: k for k, name in enumerate(names)} | {k: k for k in range(len(names))}
     for one in given:
-        if isinstance(one, bool | list) or one not in position:
+        if isinstance(one, bool) or not isinstance(one, str | int) or one not in position:
             raise ParameterError(
                 f"`categorical_features` names {one!r}, but X has the columns "
                 f"{', '.join(names[:10])}{', …' if len(names) > 10 else ''}"
@@ -276,8 +276,8 @@ def _numbers(values: Any, name: str) -> Floats:
             raise TypeError("it holds arrays")
     except (TypeError, ValueError) as error:
         raise NotNumericError(
-            f"column {name!r} was read as numbers, but {error}: convert it, or list it in "
-            "`categorical_features`"
+            f"column {name!r} was read as numbers, but {error}: convert it; if it is text in the "
+            "training data, too, list it in `categorical_features`"
         ) from error
     infinite = np.abs(array) > LARGEST
     if infinite.any():

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import rich.console
 from apmax.app import training
 from apmax.app.cli.console import ProgressLog
 from apmax.app.io import load
-from apmax.app.model import load_model
+from apmax.app.model import load_model, save_model
 from apmax.interrupts import CooperativeInterrupt
 from apmax.tabular import NAMES
 from apmax.tabular.budget import TooShortError
@@ -233,6 +234,21 @@ def test_an_interrupt_after_some_models_keeps_the_best_of_them(
     assert {one.model for one in board} == {"logistic", "additive", "stack"}
 
 
+def test_an_interrupt_while_the_model_is_written_lets_it_be_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: Any) -> int:
+        signal.raise_signal(signal.SIGINT)
+        return save_model(*arguments)
+
+    monkeypatch.setattr("apmax.app.model.save_model", interrupted)
+    result = run("train", "loans.csv", "--target", "last", *FAST, "--report", "r.html", fails=True)
+    assert result.exit_code == 130
+    assert result.stderr.splitlines()[-1] == "stopped; m.apmax is complete"
+    assert load_model("m.apmax").facts["rows"] == 600
+    assert Path("r.html").exists()
+
+
 def test_an_interrupt_during_the_report_keeps_the_model(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +259,7 @@ def test_an_interrupt_during_the_report_keeps_the_model(
     command = "--quiet train loans.csv --target last --model logistic -o m.apmax --report r.html"
     result = run(*shlex.split(command), fails=True)
     assert result.exit_code == 130
+    assert result.stderr.strip() == "stopped; m.apmax is complete, r.html was not written"
     assert load_model("m.apmax").facts["rows"] == 600
     assert not Path("r.html").exists()
 

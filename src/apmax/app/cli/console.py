@@ -40,6 +40,8 @@ FAILED = 1
 """Exit code of errors; wrong usage is 2 and Ctrl-C 130."""
 LOG_SECONDS = 30.0
 """Time between two lines of progress in a log."""
+TASKS_CANCELLED = r"\d+ tasks which were still being processed"
+"""Beginning of a warning of joblib after Ctrl-C."""
 Advance = Callable[..., None]
 """Called with the stage, the steps done, their number, and the AP so far."""
 
@@ -160,6 +162,7 @@ class Console:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("default")
+                warnings.filterwarnings("ignore", TASKS_CANCELLED)
                 warnings.showwarning = lambda message, *_, **__: self.warn([str(message)])
                 yield
         except typer.Exit:

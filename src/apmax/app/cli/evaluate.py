@@ -16,7 +16,6 @@ from apmax.app.cli.report import write_model_report
 if TYPE_CHECKING:  # slow imports are left to the command
     from apmax.app.cli.console import ResultTable
     from apmax.app.decisions import Decision
-    from apmax.app.model import Model
     from apmax.app.report.measures import TopRows
     from apmax.app.report.results import ScoredModel
     from apmax.metrics import OperatingPoint
@@ -59,8 +58,8 @@ def evaluate(
         title = f"AP {ap:.4f} ({interval}, random {result.prevalence:.4f}; {rows})"
         verdict = calibration(result).sentence
         remedy = (
-            f"if AP is below that of training{_cross_validated(scored.model)}, train again with "
-            "recent rows"
+            "if AP has fallen since earlier rows with a similar share of positives, train again "
+            "with recent rows"
         )
         drift = options.measure_drift(
             console, scored.model, scored.dataset, scored.probability, remedy
@@ -133,9 +132,3 @@ def _next_step(model: Path, points: dict[float, OperatingPoint | None], result: 
         "FILE should have other labelled rows than these, because a threshold does slightly worse "
         "on new rows than on those that chose it."
     )
-
-
-def _cross_validated(model: Model) -> str:
-    """Return the AP of the leaderboard in brackets, if it is known."""
-    one = next((one for one in model.leaderboard or () if one.chosen), None)
-    return "" if one is None else f" ({one.ap:.4f} ± {one.ap_se:.4f})"

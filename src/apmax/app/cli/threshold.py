@@ -34,7 +34,7 @@ Top = Annotated[
     str | None, typer.Option(help='Alert on the rows of highest probability: "100" or "5%".')
 ]
 Cost = Annotated[
-    str | None, typer.Option(help='Costs of a false alert and a missed positive: "1:20".')
+    str | None, typer.Option(help='Costs of a false alarm and a missed positive: "1:20".')
 ]
 
 

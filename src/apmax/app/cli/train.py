@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -60,6 +61,7 @@ def train(
         from apmax.app.folds import hold_out
         from apmax.app.model import save_model
         from apmax.errors import ParameterError
+        from apmax.interrupts import interrupt_on_hold, interrupted
 
         check_outputs(out, report, inputs=[data, test])
         if test is not None and holdout is not None:
@@ -74,14 +76,20 @@ def train(
             share = read_share(holdout, "--holdout")
             learnt, tested = hold_out(dataset, share, fitting.seed)
         findings = options.check_leaks(console, dataset, fitting.strict, tested if test else None)
-        trained = fit(console, learnt, **fitting.settings())
-        console.warn(trained.warnings)
-        notes = [*dataset.notes, *(one.message for one in findings), *trained.warnings]
-        trained.model.facts.update(command=command_line(), data_sha256=digest(data))
-        scored = None if tested is None else _test(console, trained, tested, notes)
-        replaced = _stored_threshold(out)
-        size = save_model(trained.model, out)
-        cli.interrupt_message = f"stopped; {out} contains the best of the models fitted so far"
+        with interrupts_at_safe_points():
+            trained = fit(console, learnt, **fitting.settings())
+            with interrupt_on_hold():  # what is fitted is worth the time of writing it
+                console.warn(trained.warnings)
+                notes = [*dataset.notes, *(one.message for one in findings), *trained.warnings]
+                trained.model.facts.update(command=command_line(), data_sha256=digest(data))
+                scored = None if tested is None else _test(console, trained, tested, notes)
+                replaced = _stored_threshold(out)
+                size = save_model(trained.model, out)
+            stopped = trained.interrupted or interrupted()
+        so_far = "contains the best of the models fitted so far"
+        written = f"stopped; {out} {so_far if trained.interrupted else 'is complete'}"
+        missing = "" if report is None else f", {report} was not written"
+        cli.interrupt_message = written + missing
         _show(console, trained, learnt, out, size, findings, notes)
         if replaced is not None:
             console.say(
@@ -92,7 +100,8 @@ def train(
             write_model_report(console, report, scored)
         elif report is not None:
             write_training_report(console, report, dataset, trained, notes)
-        if trained.interrupted:
+        if stopped:
+            cli.interrupt_message = written
             console.stop()
 
 
@@ -108,13 +117,21 @@ def _stored_threshold(path: Path) -> Decision | None:
 def fit(console: Console, dataset: Dataset, **settings: Any) -> TrainedModel:
     """Train with a progress bar; Ctrl-C keeps the models that are complete."""
     from apmax.app.training import train_model
+
+    with interrupts_at_safe_points(), console.progress("preparing") as advance:
+        return train_model(dataset, on_progress=advance, **settings)
+
+
+@contextmanager
+def interrupts_at_safe_points() -> Iterator[None]:
+    """Let the first Ctrl-C end fits at their next safe point, and the second one the command."""
     from apmax.interrupts import cooperative_interrupts
 
     # The library replaces only Python's own handler of Ctrl-C.
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with cooperative_interrupts(), console.progress("preparing") as advance:
-            return train_model(dataset, on_progress=advance, **settings)
+        with cooperative_interrupts():
+            yield
     finally:
         signal.signal(signal.SIGINT, previous)
 

@@ -48,7 +48,7 @@ MAX_SHIFTS = 25
 HEADLINE_SHARE, HEADLINE_RECALL = 0.05, 0.8
 """Top rows and recall that the headline describes."""
 COSTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000)
-"""Costs of a missed positive, in false alerts, that the slider offers."""
+"""Costs of a missed positive, in false alarms, that the slider offers."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -97,7 +97,7 @@ class Report:
     threshold: float | None = None
     """The stored threshold of the winner's alerts."""
     cost_ratio: float | None = None
-    """What a missed positive costs, in false alerts, where the slider of costs begins."""
+    """What a missed positive costs, in false alarms, where the slider of costs begins."""
     effects: Sequence[Effect] = ()
     """Functions of an additive model."""
     coefficients: Sequence[tuple[str, float]] = ()
@@ -119,7 +119,7 @@ class Report:
         if not self.results:
             raise ParameterError("`results` is empty: a report needs at least one scored model")
         if self.cost_ratio is not None:
-            check_real(self.cost_ratio, "cost_ratio", above=0, why="it is a cost in false alerts")
+            check_real(self.cost_ratio, "cost_ratio", above=0, why="it is a cost in false alarms")
 
     @property
     def winner(self) -> ScoredModel:

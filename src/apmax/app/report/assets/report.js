@@ -26,7 +26,7 @@
   };
   const current = () => models[Number(choice.value)];
   const ratio = () => costs[Number(cost.value)];
-  // In false alerts: each one costs 1, each missed positive `ratio`.
+  // In false alarms: each one costs 1, each missed positive `ratio`.
   const costAt = (model, k) =>
     model.all[k] - model.true[k] + ratio() * (model.positives - model.true[k]);
 
@@ -56,7 +56,7 @@
     const recall = right / model.positives;
     const wrong = alerts - right;
     const threshold = model.thresholds[k];
-    const missCost = shownRatio(ratio()) + (ratio() === 1 ? " false alert" : " false alerts");
+    const missCost = shownRatio(ratio()) + (ratio() === 1 ? " false alarm" : " false alarms");
     const texts = {
       threshold,
       precision: share(precision),
@@ -115,7 +115,7 @@
     let at = 0;
     model.true.forEach((right, k) => {
       const gap = Math.abs(right / model.positives - wanted);
-      // Of equal recall, the higher threshold raises fewer false alerts.
+      // Of equal recall, the higher threshold raises fewer false alarms.
       if (gap <= Math.abs(model.true[at] / model.positives - wanted)) at = k;
     });
     goTo(at);
