@@ -96,9 +96,8 @@ def fit_linear(
     out_of_fold = {name: one.held_out for name, one in evaluations.items()}
     if LINEAR in found:  # calibrated as its predictions are
         model, log_odds, _ = found[LINEAR]
-        out_of_fold[LINEAR] = limited(
-            log_odds, *model.log_odds_limits_, curve=model.log_odds_curve_
-        )
+        low, high = model.log_odds_limits_
+        out_of_fold[LINEAR] = limited(log_odds, low, high, model.log_odds_curve_)
     classifier.feature_means_ = np.asarray(shares(weight, y.size) @ X).ravel()
     result = getattr(classifier, "result_", None)
     return Comparison(
