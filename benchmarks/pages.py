@@ -214,6 +214,24 @@ def gains_by_size() -> str:
     return markdown(["training rows", "tables", *(f"over {SHORT[one]}" for one in others)], rows)
 
 
+def gains_by_size_in_words() -> str:
+    """Compare the gain over tuned LightGBM on the smallest and on the largest tables."""
+    lines, other = table_lines(), "lightgbm-ap"
+    over = gains(lines, "auto", other)
+    sizes = [*_tables_by_size(lines).items()]
+    (few, small), (many, large) = (
+        (size, [over[name] for name in tables]) for size, tables in (sizes[0], sizes[-1])
+    )
+    falls = np.mean(large) < np.mean(small)
+    figures = [gain(values).replace("*", "") for values in (small, large)]
+    return wrapped(
+        f"The mean gain over {SHORT[other]} is {'smaller' if falls else 'not smaller'} on larger "
+        f"tables: {figures[1]} with {many} training rows, {figures[0]} with {few}. With more than "
+        f"{MOST_TRAINING_ROWS:,} training rows {'expect less, and ' if falls else ''}"
+        "[compare](#compare-with-your-own-model)."
+    )
+
+
 def cpu_by_size() -> str:
     """Show the CPU time of fits by the number of training rows."""
     lines = table_lines()
@@ -250,11 +268,19 @@ def gains_by_prevalence() -> str:
         rows.append([f"{low:.0%}–{high:.0%}", str(len(tables)), *found])
     worst = {other: min(found, key=lambda name: found[name]) for other, found in over.items()}
     listed = "; ".join(
-        minus(f"{over[other][name]:+.4f} over {SHORT[other]} (on {name})")
+        minus(f"{_with_a_digit(over[other][name])} over {SHORT[other]} (on {name})")
         for other, name in worst.items()
     )
     header = ["positives", "tables", *(f"over {SHORT[other]}" for other in others)]
     return markdown(header, rows) + wrapped(f"The smallest gains: {listed}.")
+
+
+def _with_a_digit(value: float) -> str:
+    """Return a difference with four decimals, or with more if they would all be zeros."""
+    decimals = 4
+    while value and decimals < 9 and not float(f"{value:.{decimals}f}"):
+        decimals += 1
+    return f"{value:+.{decimals}f}"
 
 
 def gains_in_words() -> str:

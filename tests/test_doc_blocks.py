@@ -69,6 +69,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "X_valid": loans.drop(columns="defaulted"),
         "y_valid": loans["defaulted"] == "yes",
         "features_valid": torch.randn(600, 2),
+        "features_new": torch.randn(100, 2),
         "X_train": pd.DataFrame(columns),
         "y_train": y,
         "X": da.from_array(X, chunks=(600, 2)),
