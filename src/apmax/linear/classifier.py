@@ -211,9 +211,9 @@ class APClassifier(LinearAPModel):
             Folder of the temporary copy, by default the system's. False decodes the files in every
             pass and needs no disk space.
         checkpoint : path, optional
-            File to which each pass appends its value and gradient. The same call resumes from it with
-            bit-identical results. It is deleted when the fit is complete, and kept after Ctrl-C or
-            an error.
+            File to which each pass appends its value and gradient. The same call resumes from it
+            with bit-identical results. It is deleted when the fit is complete, and kept after
+            Ctrl-C or an error.
 
         Returns
         -------

@@ -56,8 +56,9 @@ class APClassifierCV(LinearAPModel):
        distance of its AP to the best, in standard errors, and is 0 beyond two.
 
     Then the models with a weight are fitted on all data, and the result is the weighted mean of
-    these fits and of the folds' fits, all standardised to scores of standard deviation
-    1. It is a single linear model. Its log-odds are calibrated on the margins of the folds' models on held-out rows.
+    these fits and of the folds' fits, all standardised to scores of standard deviation 1. It is a
+    single linear model. Its log-odds are calibrated on the margins of the folds' models on held-out
+    rows.
 
     Parameters
     ----------
