@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from apmax import APClassifier
 from apmax.scale.cluster import FAN_IN
 from apmax.scale.sums import ONE_PASS_FEATURES
 from benchmarks.command_line import RUNS, Run
@@ -46,8 +47,8 @@ def traffic() -> str:
         f"{_bytes(small['bytes'])} for {small['features']} features and {_bytes(large['bytes'])} "
         f"for {large['features']:,}, whatever the number of rows. A task merges the summaries of "
         f"up to {FAN_IN} neighbouring partitions, and then of such groups; summaries that lie on "
-        "the worker of this task are not sent. So about one summary per partition is sent at "
-        f"most: with 100 partitions {_bytes(100 * small['bytes'])} for {small['features']} "
+        "the worker of this task are not sent. At most about one summary per partition is sent: "
+        f"with 100 partitions {_bytes(100 * small['bytes'])} for {small['features']} "
         f"features, and {_bytes(100 * large['bytes'])} for {large['features']:,}. Only the value "
         "and the gradient reach the client. If X is sparse or has more than "
         f"{ONE_PASS_FEATURES:,} features, an evaluation takes two passes, which send 12 KB and "
@@ -81,19 +82,22 @@ def samples_in_words() -> str:
         return f"{np.mean(one['samples'][at]['test_ap']):.3f}"
 
     other = re.search(
-        r"with ([\d,]+) positives.*?per positive ([\d.]+).*200,000 negatives ([\d.]+).*"
-        r"all rows ([\d.]+\d)",
+        r"with ([\d,]+) positives, alpha ([\d.]+),.*?per positive ([\d.]+).*"
+        r"200,000 negatives ([\d.]+).*all rows ([\d.]+\d)",
         " ".join((RESULTS / "attempts.md").read_text("utf-8").split("**Samples of neg")[1].split()),
     )
     assert other is not None
-    count, ten, default, everything = other.groups()
+    count, alpha, ten, default, everything = other.groups()
     return wrapped(
         f"With {few['positives']:,} positives, the test AP was {ap(few, 0)} with ten negatives per "
         f"positive, {ap(few, 1)} with 200,000 negatives (the default), and {few['all_rows']:.3f} "
         "with all rows ([samples of negatives](benchmarks.md#data-larger-than-memory)). In "
         f"[another experiment](benchmarks.md#what-was-tried-on-training-data) with {count} "
-        f"positives it was {ten}, {default} and {everything}. With {many['positives']:,} positives "
-        f"it was {ap(many, 1)} with 200,000 negatives and {many['all_rows']:.3f} with all rows."
+        f"positives it was {ten}, {default} and {everything}. That experiment has other data and "
+        f"alpha = {alpha} instead of the default {APClassifier().alpha:g}, so compare numbers "
+        f"within each experiment only. With {many['positives']:,} positives the test AP of the "
+        f"first experiment was {ap(many, 1)} with 200,000 negatives and "
+        f"{many['all_rows']:.3f} with all rows."
     )
 
 
@@ -197,7 +201,8 @@ def capacity() -> str:
             f"extrapolated: 100 workers, at least {hours * 60 / 100:.0f} min each",
         ]
     )
-    return markdown(["rows × 30", "flat copy", f"read in {passes} passes", "CPU time", ""], rows)
+    header = ["rows × 30", "flat copy", f"read in {passes} passes", "CPU time", "basis"]
+    return markdown(header, rows)
 
 
 def power_of_ten(count: float) -> str:

@@ -1,6 +1,6 @@
 """
-Your own compositional loss
-===========================
+CompositionalLoss: robust regression over groups
+================================================
 
 AP is one case of min 1/m Σ f(gᵢ(w)): each row i has an inner mean gᵢ that a batch can only
 estimate, and f is not linear, so that the gradient of a batch is biased. `CompositionalLoss` keeps

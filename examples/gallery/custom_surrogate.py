@@ -1,6 +1,6 @@
 """
-Your own surrogate
-==================
+Custom surrogate of the AP objective
+====================================
 
 AP counts a pair by the step function 1[x ≥ 0] of a difference of scores. Training replaces it by a
 smooth surrogate ℓ(x). Any non-decreasing ℓ ≥ 0 with ℓ(0) > 0 works: two functions, its value and

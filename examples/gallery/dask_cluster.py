@@ -1,6 +1,6 @@
 """
-Dask: rows on many workers
-==========================
+DaskAPClassifier: fit a linear model on a cluster
+=================================================
 
 Each evaluation of `DaskAPClassifier` exchanges sums, not rows. Before the fit, partitions may be
 moved to balance memory. Results have the same bits for any number of workers, and the tasks of a

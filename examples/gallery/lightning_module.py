@@ -1,6 +1,6 @@
 """
-Train with Lightning
-====================
+APLoss with Lightning
+=====================
 
 The loss is a submodule, so its state is part of every checkpoint, and two hooks store the sampler
 beside it. A run that was interrupted resumes from the last checkpoint. For brevity there is no
@@ -99,6 +99,7 @@ def train(epochs: int, checkpoint: Path | None = None) -> list[float]:
         enable_model_summary=False,
         use_distributed_sampler=False,
     )
+    # With Lightning 2.6 or later, add weights_only=True: the checkpoint loads without running code.
     trainer.fit(module, ckpt_path=checkpoint)
     return module.curve
 

@@ -1,6 +1,6 @@
 """
-Several labels at once
-======================
+APLoss with several labels
+==========================
 
 Rows can have several labels, some of them rare and some unknown. `APLoss` takes a matrix of labels
 and trains the mean of their APs; `MultiLabelBatchSampler` puts positives of several labels into

@@ -1,6 +1,6 @@
 """
-A model that can be read
-========================
+Additive model: plot and explain it
+===================================
 
 `AdditiveAPClassifier` is a sum of one smooth function per column. Its functions can be plotted, and
 each prediction is a sum of contributions.

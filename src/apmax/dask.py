@@ -72,8 +72,9 @@ class DaskAPClassifier(BaseEstimator):  # type: ignore[misc]
     alpha, max_iter, tol, pos_label
         As in :class:`apmax.APClassifier`.
     checkpoint : path, optional
-        File to which the state is written after each iteration. `fit` with the same data and
-        parameters resumes from it; it is deleted when the fit is complete.
+        File to which each pass appends its value and gradient. `fit` with the same data and
+        parameters resumes from it with bit-identical results. It is deleted when the fit is
+        complete, and kept after Ctrl-C or an error.
     worker_timeout : float, default=300
         Seconds without any worker after which `fit` raises :class:`apmax.errors.NoWorkerError`.
         Increase it for clusters whose workers take longer to start.

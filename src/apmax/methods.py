@@ -1,5 +1,7 @@
 r"""Stochastic methods as frozen records: tracker × direction × schedule.
 
+The paper is Wang, Yang, Zhang and Yang, AISTATS 2022, https://arxiv.org/abs/2107.01173.
+
 A :class:`Method` is the single specification that both runtimes read: the compiled loop behind
 :class:`apmax.StochasticAPClassifier` and the losses and optimizers of :mod:`apmax.torch`. Its
 fields are the switches of Algorithms 1-3 of the paper, so a new combination of switches runs
@@ -20,7 +22,7 @@ name                       rows in the batch                           other row
 φ is the product of 1 − β₀ over the rounds since U_i was last updated. A row that is rarely seen
 thus gives more weight to its new estimate, and U follows the model equally fast for any m/B.
 
-Directions (what the learning rate η multiplies, eq. ada)
+Directions (what the learning rate η multiplies; Algorithm 3 of the paper)
 
 ==============  ==================================================================
 ``plain``       ∇̃_t
@@ -32,8 +34,8 @@ Directions (what the learning rate η multiplies, eq. ada)
 ==============  ==================================================================
 
 Symbols: h is the momentum, the paper's bold m; m is the number of positives and B that of the
-batch. β₀ is ``beta0``, β₁ is ``beta1``, β′ is ``beta2``, δ is ``delta`` and (c_l, c_u) is
-``bounds``. Betas weigh the NEW value, as in the paper; torch's betas are one minus ours.
+batch. β₀ is ``beta0``, β₁ is ``beta1``, β′ is ``beta2`` and δ is ``delta``; c_l = 0.1 and
+c_u = 1000 are fixed. Betas weigh the NEW value, as in the paper; torch's betas are one minus ours.
 
 Differs from the paper: a row of U starts at its first estimate instead of a free U₁, and U and
 g are means over the n examples instead of sums. ``elapsed_average`` is not part of the paper.
@@ -95,8 +97,9 @@ class Direction:
     Examples
     --------
     >>> from apmax.methods import DIRECTIONS
-    >>> DIRECTIONS["amsgrad"].bound
-    'largest'
+    >>> from dataclasses import replace
+    >>> replace(DIRECTIONS["amsgrad"], name="clipped", bound="clipped")
+    Direction(name='clipped', momentum=True, second_moment='moving', bound='clipped')
     """
 
     name: str
@@ -104,9 +107,11 @@ class Direction:
     momentum: bool = True
     """Whether the step follows a moving average of the gradients."""
     second_moment: Literal["none", "moving", "running"] = "none"
-    """Average of the squared gradients: none, exponential, or the mean of all rounds."""
+    """Average of the squared gradients: "none"; "moving", exponential; or "running", the mean of
+    all rounds."""
     bound: Literal["none", "largest", "clipped"] = "none"
-    """Bound on the second moment: none, its largest value so far, or clipped."""
+    """Bound on the second moment: "none"; "largest", its largest value so far; or "clipped", to
+    [1/c_u², 1/c_l²]."""
 
     def __post_init__(self) -> None:
         """Refuse switches that no back end has."""

@@ -169,7 +169,7 @@ def test_memory_stays_within_two_percent_while_a_service_works(tmp_path: Path) -
     assert last < 1.02 * warm
     assert max(descriptors[-5:]) <= descriptors[0]  # idle processes of other tests may end
     record(
-        "memory stays within 2 % and the number of open files does not grow",
+        "memory grows by at most 2 % and the number of open files does not grow",
         f"{turns:,} turns of {len(work)} fits, reports and stored models in {MINUTES:g} minutes: "
         f"memory {last / warm - 1:+.2%} after the first quarter",
     )

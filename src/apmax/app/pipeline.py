@@ -241,7 +241,9 @@ def load(path: str | os.PathLike[str]) -> ModelPipeline:
     Examples
     --------
     >>> import apmax
+    >>> import pandas as pd
     >>> model = apmax.load("loans.apmax")  # doctest: +SKIP
+    >>> frame = pd.read_csv("new-loans.csv")  # doctest: +SKIP
     >>> model.predict_proba(frame)[:, 1]  # doctest: +SKIP
     """
     return ModelPipeline.of(load_model(path))

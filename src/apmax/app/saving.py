@@ -63,6 +63,9 @@ def save(
     Examples
     --------
     >>> import apmax
+    >>> import pandas as pd
+    >>> frame = pd.read_csv("loans.csv")  # doctest: +SKIP
+    >>> X, y = frame.drop(columns="defaulted"), frame["defaulted"]  # doctest: +SKIP
     >>> model = apmax.AutoAPClassifier().fit(X, y)  # doctest: +SKIP
     >>> apmax.save(model, "loans.apmax", X, target="defaulted")  # doctest: +SKIP
     """

@@ -197,7 +197,7 @@ def _update_rows(rules, memory, rows, g1, g2, beta0, t, decay, old, factors):
 
 @inner_kernel
 def _take_step(rules, memory, gradient, eta, beta1, t):
-    """Take the step of eq. (ada); separate plain loops vectorise."""
+    """Take the step of Algorithm 3; separate plain loops vectorise."""
     w, m, average, v = memory.w, memory.m, memory.average, memory.v
     size = w.size - (0 if rules.intercept else 1)
     first = beta1 if rules.momentum else 1.0

@@ -35,7 +35,7 @@ class APClassifier(LinearAPModel):
     a small alpha follows average precision alone. :class:`APClassifierCV` chooses alpha by
     cross-validation and is the better default.
 
-    Features are centred and scaled internally (sparse features are scaled to unit maximum)
+    Features are centred and scaled internally (sparse features to a largest absolute value of 1)
     without copying X. A one-dimensional logistic fit (Platt scaling) calibrates the result, so
     that `decision_function` returns log-odds; it does not change the ranking.
 
@@ -72,7 +72,9 @@ class APClassifier(LinearAPModel):
     n_features_in_, feature_names_in_
         As in scikit-learn.
     log_odds_limits_ : tuple of float
-        Log-odds beyond which probabilities hardly change: outer fences of the training margins.
+        Log-odds beyond which probabilities hardly change. They are three interquartile ranges
+        beyond the quartiles of the training margins of the classes, or the ends of
+        `log_odds_curve_`.
     log_odds_curve_ : ndarray of shape (2, n_points) or None
         Values of `decision_function` and the log-odds of `predict_proba` at them, linear between;
         None if they are equal.
@@ -209,8 +211,9 @@ class APClassifier(LinearAPModel):
             Folder of the temporary copy, by default the system's. False decodes the files in every
             pass and needs no disk space.
         checkpoint : path, optional
-            File to which the state is written after each iteration. The same call resumes from it;
-            it is deleted when the fit ends, unless Ctrl-C ended it.
+            File to which each pass appends its value and gradient. The same call resumes from it
+            with bit-identical results. It is deleted when the fit is complete, and kept after
+            Ctrl-C or an error.
 
         Returns
         -------

@@ -48,16 +48,17 @@ class APClassifierCV(LinearAPModel):
 
     With AP over the same folds:
 
-    1. the scaling of the features (unit deviation or unit maximum) and C of the logistic regression
-       that anchors the path are chosen as in LogisticRegressionCV;
+    1. the scaling of the features (unit standard deviation, or a largest absolute value of 1) and C
+       of the logistic regression that anchors the path are chosen as in LogisticRegressionCV;
     2. a path over alpha runs from large (logistic regression) to small (average precision alone),
        each fit starting from the previous one;
     3. every model of the path, logistic regression included, gets a weight that falls with the
        distance of its AP to the best, in standard errors, and is 0 beyond two.
 
     Then the models with a weight are fitted on all data, and the result is the weighted mean of
-    these fits and of the folds' fits, all standardised to scores of deviation 1. It is a single
-    linear model. Its log-odds are calibrated on the margins of the folds' models on held-out rows.
+    these fits and of the folds' fits, all standardised to scores of standard deviation 1. It is a
+    single linear model. Its log-odds are calibrated on the margins of the folds' models on held-out
+    rows.
 
     Parameters
     ----------
@@ -125,7 +126,7 @@ class APClassifierCV(LinearAPModel):
     __metadata_request__fit = {"groups": True}  # noqa: RUF012 -- requested as by GroupKFold
 
     scales: tuple[str, ...] = ("deviation", "maximum")
-    """Scalings of the features to try: unit deviation, unit maximum."""
+    """Scalings to try: unit standard deviation, largest absolute value 1."""
     curved = True
     """Whether probabilities may be a curve of the log-odds."""
 

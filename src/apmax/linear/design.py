@@ -104,7 +104,7 @@ class FeatureRange(NamedTuple):
 
 
 def make_design(X: Any, how: str, weight: Floats | None) -> Design:
-    """Scale X to unit deviation or unit maximum, and centre it if it is dense.
+    """Scale X to standard deviation 1 or largest absolute value 1; centre it if it is dense.
 
     A sparse feature is centred only if that at least halves its largest value (for example a
     year); such a feature has no zeros.

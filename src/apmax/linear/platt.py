@@ -14,7 +14,7 @@ from apmax.linear.curve import fit_curve, weighted_quantiles
 from apmax.validation import Floats, Mask, shares
 
 LEAST_SLOPE = float(np.exp(-10))
-"""Least slope for margins of unit deviation; a positive slope keeps the ranking."""
+"""Least slope for margins of standard deviation 1; a positive slope keeps the ranking."""
 FENCE = 3.0
 """Interquartile ranges beyond the quartiles at which margins are clipped."""
 ITERATIONS, HALVINGS = 100, 30

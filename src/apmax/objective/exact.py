@@ -42,7 +42,7 @@ class SurrogateAP:
     """
 
     value: float
-    """ÂP of eq. (2), between 0 and 1; larger is better."""
+    """ÂP of equation (2) of Wang et al. (2022), between 0 and 1; larger is better."""
     gradient: Floats = field(repr=False)
     """∂ÂP/∂s, one number per example; a small step along it raises ÂP."""
 

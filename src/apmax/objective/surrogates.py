@@ -41,8 +41,8 @@ class Surrogate:
 
     Notes
     -----
-    Since ℓ does not decrease, the bounds of Assumption 1 are values of ℓ itself: C = ℓ(0), and
-    M = ℓ(spread) when no score lies more than `spread` above another.
+    Since ℓ does not decrease, the bounds of Assumption 1 of Wang et al. (2022) are values of ℓ
+    itself: C = ℓ(0), and M = ℓ(spread) when no score lies more than `spread` above another.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class Surrogate:
     slope: PairFunction
 
     def lower_bound(self, gamma: float) -> float:
-        """Return C of Assumption 1, ℓ(0).
+        """Return C of Assumption 1 of Wang et al. (2022), ℓ(0).
 
         Parameters
         ----------
@@ -73,7 +73,7 @@ class Surrogate:
         return float(self.value(np.zeros(1), gamma)[0])
 
     def upper_bound(self, gamma: float, spread: float = 1.0) -> float:
-        """Return M of Assumption 1, ℓ at the largest difference of two scores.
+        """Return M of Assumption 1 of Wang et al. (2022), ℓ at the largest score difference.
 
         Parameters
         ----------

@@ -130,7 +130,7 @@ def _fit(
 
 
 def scaling_of(found: Statistics, sparse: bool) -> Scaling:
-    """Scale dense features to unit deviation and sparse ones to unit maximum.
+    """Scale dense features to standard deviation 1 and sparse ones to largest absolute value 1.
 
     The rules are those of :func:`apmax.linear.design.make_design`.
     """

@@ -85,7 +85,8 @@ class AdditiveAPClassifier(EffectPlots, AllRowsMixin, BinaryAPClassifier):
     .. math:: \log\frac{p}{1-p} = b + \sum_j f_j(x_j),
 
     so that the model can be read, plotted and explained row by row. A numeric column has a smooth
-    function (cubic splines at its quantiles and a linear term on the rank-normal scale), which is
+    function (cubic splines at its quantiles, and a linear term in its ranks mapped to a normal
+    distribution), which is
     constant beyond the data and therefore robust to outliers. A categorical column has one value
     per category; rare categories share one. Missing values have a value of their own.
     :class:`APClassifierCV` fits the coefficients.

@@ -47,7 +47,7 @@ class Interpolation(NamedTuple):
 
 
 class SplineBasis(NamedTuple):
-    """Basis functions of a numeric column: a linear one on the rank-normal scale, and splines."""
+    """Basis functions of a numeric column: a linear one of normal scores of ranks, and splines."""
 
     grid: Floats
     """Ascending values of the column, shape (g,)."""

@@ -71,13 +71,13 @@ class APLoss(IndexedLoss):
         also lie in [0, 1], which catches a missing sigmoid. None sets no bound. Ignored with
         ``from_logits=True``.
     projected : bool, default=True
-        Whether U is projected on the bounds Ω of Assumption 1.
+        Whether U is projected on the bounds Ω of Assumption 1 of Wang et al. (2022).
     label_weights : array-like of shape (L,), default=None
         Weights of the labels in the loss; None is equal weights.
     poor_batch : {"skip", "error"}, default="skip"
         What to do with a batch without negatives or with fewer than two positives. "skip"
-        returns 0 and counts the batch in ``loss.skipped``, which has one entry per label;
-        "error" raises.
+        returns 0 and counts the batch in ``loss.skipped``, which has one entry per label if
+        there are several; "error" raises.
     process_group : ProcessGroup, None or False, default=None
         Processes that train together; see :class:`CompositionalLoss`.
 

@@ -140,7 +140,9 @@ class PartialAUCLoss(ClassPairLoss):
 
         Parameters
         ----------
-        scores, index, labels
+        scores : Tensor of shape (B,)
+            Scores of the batch.
+        index, labels
             As in :meth:`APLoss.forward`.
         """
         is_logit = self.from_logits and isinstance(scores, Tensor) and scores.is_floating_point()

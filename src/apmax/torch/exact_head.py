@@ -158,7 +158,8 @@ class ExactAPHead:
             The trained network. It runs in evaluation mode and without gradients.
         loader : iterable
             Batches (inputs, labels, …), or mappings with "labels" whose other entries are the
-            arguments of the network, in any order. Usually a DataLoader.
+            arguments of the network, in any order. Usually a DataLoader that yields each example
+            once, without a batch sampler that repeats positives.
         layer : str or Linear, default=None
             Name of the layer, or the layer. None is the linear layer that is called last.
         unpack : callable, default=None

@@ -132,8 +132,10 @@ class IndexedLoss(CompositionalLoss, SkippingLoss):
 
         Parameters
         ----------
-        scores : Tensor of shape (B,), or (B, L) for L labels
-            Scores of the batch: probabilities, or logits with ``from_logits=True``.
+        scores : Tensor of shape (B,)
+            Scores of the batch: probabilities, or logits if the loss was created with
+            ``from_logits=True``; logits for `ListwiseLoss`. The shape is (B, L) for `APLoss` with
+            L labels.
         index : Tensor of shape (B,)
             Positions of the examples in the labels of the constructor, each once.
         labels : array-like or Tensor of the shape of the scores, optional

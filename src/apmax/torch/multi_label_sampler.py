@@ -35,7 +35,7 @@ class MultiLabelBatchSampler(ResumableBatchSampler):
         Labels that have at least `positives_per_label` positives in the batch of all replicas;
         labels with fewer than two positives are not counted.
     positives_per_label : int, default=4
-        Positives of each of these labels.
+        Positives of each of these labels in the batch of all replicas.
     generator, num_replicas, rank
         See :class:`PositiveNegativeBatchSampler`.
 

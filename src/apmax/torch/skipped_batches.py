@@ -17,7 +17,7 @@ class SkippingLoss(nn.Module):
     """Base of losses that skip batches without a ranking and count them in `skipped`."""
 
     skipped: Tensor
-    """Number of training batches without a ranking; one entry per label if U has several labels."""
+    """Number of training batches without a ranking; `APLoss` of L labels has one for each."""
 
     def _count_skips(self, poor_batch: str, num_labels: int = 1) -> None:
         self.skips = POOR_BATCHES.choose(poor_batch)

@@ -64,7 +64,9 @@ def training_report(
     >>> rng = np.random.default_rng(0)
     >>> X = pd.DataFrame({"amount": rng.normal(size=400)})
     >>> y = X["amount"] + rng.normal(size=400) > 2
-    >>> loans = Dataset(X, y.to_numpy(), Path("loans.csv"), "True", "False")
+    >>> loans = Dataset(
+    ...     X, y.to_numpy(), source=Path("loans.csv"), positive="True", negative="False"
+    ... )
     >>> trained = train_model(loans, model="logistic", folds=2)
     >>> report = training_report(trained, loans)
     >>> report.title, [one.name for one in report.results]
@@ -138,8 +140,9 @@ def model_report(
     >>> rng = np.random.default_rng(0)
     >>> X = pd.DataFrame({"amount": rng.normal(size=400)})
     >>> y = X["amount"] + rng.normal(size=400) > 2
+    >>> labels = {"positive": "True", "negative": "False"}
     >>> old, new = (
-    ...     Dataset(X[k::2], y[k::2].to_numpy(), Path("loans.csv"), "True", "False") for k in (0, 1)
+    ...     Dataset(X[k::2], y[k::2].to_numpy(), source=Path("loans.csv"), **labels) for k in (0, 1)
     ... )
     >>> model = train_model(old, model="logistic", folds=2).model
     >>> report = model_report(model, new, model.log_odds(new.X))
