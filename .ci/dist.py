@@ -63,6 +63,10 @@ imported = time.process_time()
 from apmax import APClassifierCV
 print(imported - start, time.process_time() - start)
 """
+NAMES = """
+from importlib.metadata import distributions
+print(*(one.metadata["Name"] for one in distributions()), sep="\\n")
+"""
 
 
 def run(*command: object, **options: object) -> str:
@@ -90,15 +94,33 @@ def size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
+def faults_of_components(names: set[str], bom: str, licences: str) -> list[str]:
+    """Compare the SBOM and the table of licences with the names of installed packages."""
+    rows = [[cell.strip() for cell in row.split("|")[1:]] for row in licences.splitlines()[2:]]
+    listed = {
+        "SBOM": {component["name"] for component in json.loads(bom).get("components", [])},
+        "licences": {row[0] for row in rows},
+    }
+    return [
+        *(f"{where}: {one} is missing" for where in listed for one in names - listed[where]),
+        *(f"{where}: {one} is not installed" for where in listed for one in listed[where] - names),
+        *(f"licences: that of {row[0]} is unknown" for row in rows if row[2] == "UNKNOWN"),
+    ]
+
+
 def write_components(wheel: Path, python: Path) -> None:
-    """Write the components of an environment and their licences."""
+    """Write the components of an environment and their licences, and check that none is missing."""
     folder = DIST / "components"
     folder.mkdir()
     bom = folder / f"{wheel.stem}.cdx.json"
     tool = (sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible")
     run(*tool, "--output-file", bom, python)
     tool = (sys.executable, "-m", "piplicenses", "--python", python, "--format", "markdown")
-    (folder / "LICENCES.md").write_text(run(*tool, "--with-urls"))
+    licences = run(*tool, "--with-urls", "--with-system")
+    (folder / "LICENCES.md").write_text(licences)
+    names = set(run(python, "-I", "-c", NAMES).splitlines())
+    if faults := faults_of_components(names, bom.read_text(), licences):
+        sys.exit("\n".join(sorted(faults)))
 
 
 def terminal_commands() -> list[list[str]]:

@@ -71,7 +71,10 @@ if __name__ == "__main__":
     parser.add_argument("--idle", action="store_true")
     arguments = parser.parse_args()
     if arguments.idle:
-        figure = f"{run_suite(CORES):.1f} minutes on {CORES} cores without other work"
+        minutes = run_suite(CORES)
+        figure = f"{minutes:.1f} minutes on {CORES} cores without other work"
+        if minutes >= 6:
+            raise SystemExit(f"not less than 6 minutes, so not stored: {figure}")
         store("the test suite takes less than 6 minutes", "flakes.py", figure)
     else:
         under_load(arguments.runs, arguments.pull)

@@ -40,24 +40,32 @@ INSTEAD = {
 }
 
 
-def found(path: Path) -> list[str]:
-    """Return the words of a file that the vocabulary replaces."""
+def found(path: Path) -> list[tuple[int, str]]:
+    """Return the words of a file that the vocabulary replaces, and their lines."""
     text = path.read_text("utf-8")
     if path.suffix == ".md":
         for code in (r"^ *```.*?^ *```", r"`[^`\n]*`", r"\]\([^)]*\)", r"^ {4,}.*?$"):
             text = re.sub(
-                code, lambda one: "\n" * one[0].count("\n"), text, flags=re.DOTALL | re.MULTILINE
+                code,
+                lambda one: "]" + "\n" * one[0].count("\n"),
+                text,
+                flags=re.DOTALL | re.MULTILINE,
             )
-    lines = text.splitlines()
-    return [
-        f"{path.relative_to(ROOT)}:{number}: {one[0]!r}; instead: {instead}"
-        for number, line in enumerate(lines, 1)
+    paragraphs = re.sub(r"\n(?! *\n)", " ", text)  # of the same length
+    return sorted(
+        (text.count("\n", 0, one.start()) + 1, f"{one[0]!r}; instead: {instead}")
         for words, instead in INSTEAD.items()
-        for one in re.finditer(rf"(?<![\w.`=\"'(])(?:{words})(?![\w`=\"'(.])", line, re.IGNORECASE)
-    ]
+        for one in re.finditer(
+            rf"(?<![\w`])(?:{words.replace(' ', ' +')})(?![\w`])", paragraphs, re.IGNORECASE
+        )
+    )
 
 
 if __name__ == "__main__":
-    wrong = [one for path in sorted([*PAGES, *SOURCES]) for one in found(path)]
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {fault}"
+        for path in sorted([*PAGES, *SOURCES])
+        for line, fault in found(path)
+    ]
     print(*wrong, sep="\n", end="\n" * bool(wrong))
     sys.exit(bool(wrong))

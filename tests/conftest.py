@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pytest
 from hypothesis import settings
+
+from tests.loopback import refuse_others
 
 BESIDE_THE_CLONE = Path(__file__).parents[2] / "shared" / "data"
 if BESIDE_THE_CLONE.is_dir():
@@ -40,7 +38,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("apmax", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("apmax")
 
-HERE = ("localhost", "::1")
+refuse_others()  # also in fixtures of modules, and while tests are imported
 
 
 def pytest_report_header() -> str:
@@ -48,22 +46,3 @@ def pytest_report_header() -> str:
     left_out = ", ".join(collect_ignore_glob) or "none"
     why = "because they need signals, limits or /proc of another system"
     return f"tests left out {why}: {left_out}"
-
-
-def _only_here(connect: Callable[..., Any]) -> Callable[..., Any]:
-    def checked(self: socket.socket, address: Any) -> Any:
-        if self.type == socket.SOCK_DGRAM:  # sends nothing; Dask asks the system for its address so
-            return connect(self, address)
-        host = address[0] if isinstance(address, tuple) else "localhost"  # a path, of a Unix socket
-        if host not in HERE and not str(host).startswith("127."):
-            raise RuntimeError(f"a test connects to {address!r}: only loopback is allowed")
-        return connect(self, address)
-
-    return checked
-
-
-@pytest.fixture(autouse=True)
-def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refuse any connection but to this machine."""
-    monkeypatch.setattr(socket.socket, "connect", _only_here(socket.socket.connect))
-    monkeypatch.setattr(socket.socket, "connect_ex", _only_here(socket.socket.connect_ex))

@@ -45,6 +45,20 @@ def test_a_file_of_the_network_with_another_hash_is_wrong(hashes: Any) -> None:
     assert (good, len(local), wrong) == (0, 1, [])
 
 
+def test_only_apmax_itself_may_come_from_elsewhere_than_a_file(hashes: Any) -> None:
+    folder = {"url": "file:///somewhere", "dir_info": {}}
+    git = {"url": "https://host/evil", "vcs_info": {"vcs": "git", "commit_id": "0" * 40}}
+
+    def compare(name: str, source: dict[str, Any]) -> Any:
+        metadata = {"name": name, "version": "1.0"}
+        return hashes.compare({"install": [{"metadata": metadata, "download_info": source}]}, KNOWN)
+
+    assert compare("apmax", folder) == (0, [], [])
+    for name, source in (("a", git), ("a", folder), ("apmax-evil", folder), ("apmax", git)):
+        wrong = [f"{name}==1.0 sha256:none from {source['url']}"]
+        assert compare(name, source) == (0, [], wrong)
+
+
 def test_hashes_are_read_from_a_page_of_the_index(hashes: Any) -> None:
     page = "".join(
         f'<a href="https://host/x/{file}#sha256={digest * 64}">{file}</a>'
