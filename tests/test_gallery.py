@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.hang import SECONDS
+
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "examples" / "gallery"
 NEEDS = {
@@ -37,6 +39,7 @@ def test_the_example_runs_and_shows_its_figures(name: str, tmp_path: Path) -> No
         check=False,
         capture_output=True,
         text=True,
+        timeout=SECONDS,
         cwd=tmp_path,
         env=environment,
     )

@@ -16,6 +16,7 @@ import pytest
 
 import apmax
 from tests.browser import DESKTOP, PHONE, needs_chromium, open_browser, resize
+from tests.hang import SECONDS
 
 pytest.importorskip("mkdocs", reason="mkdocs is not installed")
 ROOT = Path(__file__).parents[1]
@@ -33,6 +34,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[s
     subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)],
         check=True,
+        timeout=SECONDS,
         cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
     )

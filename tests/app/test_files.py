@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gzip
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from apmax.app import files
 from apmax.app.files import open_bytes
+from apmax.app.io import load
+from apmax.app.model import load_model
 from apmax.errors import FileError, FileFormatError
 from apmax.validation import check_path
 
@@ -20,9 +24,23 @@ def test_paths_that_are_not_files_are_refused(tmp_path: Path) -> None:
         (tmp_path / "none", "no such file"),
         (tmp_path, "is a folder"),
         (tmp_path / "pipe", "not a regular file"),
+        (Path("/dev/zero"), "not a regular file"),
     ):
         with pytest.raises(FileError, match=message):
             check_path(path)
+
+
+@pytest.mark.parametrize("read", [load, load_model])
+@pytest.mark.parametrize("suffix", ["csv", "apmax"])
+def test_data_and_models_in_pipes_and_devices_are_not_opened(
+    read: Callable[[Path], Any], suffix: str, tmp_path: Path
+) -> None:
+    pipe, device = tmp_path / f"pipe.{suffix}", tmp_path / f"device.{suffix}"
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/zero")
+    for path in (pipe, device):
+        with pytest.raises(FileError, match="a pipe or a device"):
+            read(path)
 
 
 def test_decompression_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

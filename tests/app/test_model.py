@@ -391,9 +391,6 @@ def test_files_that_are_not_models_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="is a folder"):
         load_model(tmp_path)
     refused(b'{"format": "apmax-model", "schema": 1}', tmp_path, "train a damaged model again")
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(FileError, match="a pipe or a device"):
-        load_model(tmp_path / "pipe")
 
 
 def test_a_member_that_is_larger_than_stated_is_refused_before_it_is_expanded() -> None:

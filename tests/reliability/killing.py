@@ -47,7 +47,7 @@ class Run(NamedTuple):
 
     complete: bool
     while_writing: bool
-    """Whether a temporary file was there when the signal was sent."""
+    """Whether a temporary file of this run was there when the signal was sent."""
 
 
 def torch_training() -> Work:
@@ -215,7 +215,7 @@ def stopped_run(
 ) -> Run:
     """Run in a process group of its own, of which no process may be left.
 
-    The signal can wait until a temporary file is in the folder.
+    The signal can wait until the run writes a temporary file in the folder.
     """
     child = os.fork()
     if child == 0:
@@ -242,10 +242,10 @@ def stopped_run(
     if stop_after is not None:
         before = temporary_files(folder)
         time.sleep(stop_after)
-        while waits_for_file and temporary_files(folder) == before:
+        while waits_for_file and not temporary_files(folder) - before:
             if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 break
-        writing = temporary_files(folder) != before
+        writing = bool(temporary_files(folder) - before)
         os.kill(child, number)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert code in (0, -signal.SIGKILL if number == signal.SIGKILL else INTERRUPTED), code
@@ -255,10 +255,14 @@ def stopped_run(
     return Run(code == 0, writing)
 
 
-def temporary_files(folder: Path) -> list[str]:
-    return [
-        path.name for path in folder.rglob("*") if path.suffix == ".part" or path.name[0] == "."
-    ]
+def temporary_files(folder: Path) -> set[tuple[str, int]]:
+    """Return temporary files and when they were written: some runs write one of the same name."""
+    found = set()
+    for path in folder.rglob("*"):
+        if path.suffix == ".part" or path.name[0] == ".":
+            with suppress(FileNotFoundError):  # it was given its name, or removed
+                found.add((path.name, 0 if path.is_dir() else path.stat().st_mtime_ns))
+    return found
 
 
 def stop_and_compare(name: str, folder: Path, kills: int, seed: int, number: int) -> dict[str, int]:
@@ -285,13 +289,13 @@ def stop_and_compare(name: str, folder: Path, kills: int, seed: int, number: int
         ended = stopped_run(lambda: work.run(disturbed), disturbed, moment, waits, number)
         work.check(disturbed)
         if number == signal.SIGINT:
-            assert temporary_files(disturbed) == []
+            assert not temporary_files(disturbed)
         if not ended.complete:
             done["stopped"] += 1
             done["while writing"] += ended.while_writing
             continue
         assert work.result(disturbed) == expected, "another result"
-        assert temporary_files(disturbed) == []
+        assert not temporary_files(disturbed)
         if moment is None:
             break
         shutil.rmtree(disturbed)

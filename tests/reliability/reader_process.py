@@ -1,8 +1,9 @@
-"""Read untrusted files in a process of its own, with limits of CPU time and memory for each file.
+"""Read untrusted files in a process of its own, with limits of time and memory for each file.
 
 ``python -m tests.reliability.reader_process FOLDER JOBS`` prints a line of JSON for each job. A job
 is a format with a range of numbers (damaged files are functions of their number), or the path of a
-file with its limit in megabytes and, if it is no data file, the function that reads it. After
+file with its limit in megabytes and, if it is no data file, the function that reads it. Such a
+job can also have limits of its own: `cpu_seconds`, and `seconds` on the clock of the wall. After
 valid files have been read once, the process ends with exit code 66 if anything starts a command,
 unpickles an object, loads a library or a module, executes code, opens a connection, or changes
 files of other folders.
@@ -23,10 +24,12 @@ from random import Random
 from typing import Any
 
 from apmax.app.files import MAX_EXPANSION
+from tests.hang import SECONDS
 from tests.reliability.formats import FORMATS
 
 CPU_SECONDS, BYTES_PER_SECOND = 5.0, 20 << 20
 """Files of a few kilobytes take milliseconds, so this is a hang."""
+LIMITS = {"megabytes", "cpu_seconds", "seconds"}
 READER = "tests.reliability.formats:read_dataset"
 MEMORY, MEMORY_PER_BYTE = 128 << 20, MAX_EXPANSION
 FORBIDDEN = {
@@ -55,7 +58,8 @@ def run_jobs(folder: Path, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         text=True,
         check=False,
     )
-    reason = "CPU time limit" if done.returncode == -signal.SIGPROF else done.stderr[-2000:]
+    limits = {-signal.SIGPROF: "CPU time limit", -signal.SIGALRM: "wall-clock limit"}
+    reason = limits.get(done.returncode, done.stderr[-2000:])
     current = (folder / "current").read_text().strip() if done.returncode else ""
     assert done.returncode == 0, f"{current}: exit code {done.returncode}: {reason}"
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -66,7 +70,13 @@ def damaged_file(name: str, number: int) -> bytes:
     return FORMATS[name].damaged(Random(f"{name} {number}"))
 
 
-def read_within_limits(read: Any, path: Path, megabytes: int | None = None) -> str:
+def read_within_limits(
+    read: Any,
+    path: Path,
+    megabytes: int | None = None,
+    cpu_seconds: float = CPU_SECONDS,
+    seconds: float = SECONDS,
+) -> str:
     """Return "read …", or the class and message of the error."""
     from apmax.errors import ApmaxError
 
@@ -75,7 +85,8 @@ def read_within_limits(read: Any, path: Path, megabytes: int | None = None) -> s
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + memory, hard))
-    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS + size / BYTES_PER_SECOND)
+    signal.setitimer(signal.ITIMER_PROF, cpu_seconds + size / BYTES_PER_SECOND)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         return f"read {read(path)}"
     except ApmaxError as error:
@@ -85,6 +96,7 @@ def read_within_limits(read: Any, path: Path, megabytes: int | None = None) -> s
         return f"crash: {type(error).__name__}: {str(error)[:300]}"
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.alarm(SECONDS)  # until the next file, or the end of the process
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
 
 
@@ -133,7 +145,9 @@ def main() -> None:
     """Run the jobs of the command line."""
     folder, jobs = Path(sys.argv[1]), json.loads(sys.argv[2])
     warnings.simplefilter("ignore")
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends the process even in compiled code
+    for limit in (signal.SIGPROF, signal.SIGALRM):
+        signal.signal(limit, signal.SIG_DFL)  # ends the process even in compiled code
+    signal.alarm(SECONDS)
     for name, known in FORMATS.items():
         if any(
             job.get("format") == name or job.get("path", "").endswith(known.suffix) for job in jobs
@@ -149,7 +163,8 @@ def main() -> None:
             answer: Any = fuzz(job["format"], range(job["first"], job["end"]), folder)
         else:
             (folder / "current").write_text(job["path"])
-            answer = read_within_limits(reader, Path(job["path"]), job["megabytes"])
+            limits = {name: job[name] for name in LIMITS & job.keys()}
+            answer = read_within_limits(reader, Path(job["path"]), **limits)
         print(json.dumps(answer), flush=True)
 
 

@@ -94,7 +94,7 @@ def test_additive_models_take_features_from_subnormal_to_1e300(scale: float) -> 
 
 @pytest.mark.parametrize("weight", [1e-300, 1e300, 1.7e308], ids=str)
 @pytest.mark.parametrize("model", [*LINEAR, AdditiveAPClassifier(cv=2, interactions=0)], ids=str)
-def test_equal_weights_of_any_size_give_finite_scores_of_the_same_ranking(
+def test_equal_weights_of_any_size_give_finite_scores_and_nearly_the_ap_without_weights(
     model: Any, weight: float
 ) -> None:
     with warnings.catch_warnings():

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from apmax.app.cli.app import app
 from apmax.errors import FileError
 from experiments.store import Store, Unit
+from tests.hang import SECONDS
 
 MAX_BYTES = 20_000
 """Largest file on the full disk; every file below is larger."""
@@ -108,14 +109,17 @@ assert (out[0] == out[1]).all()
 @pytest.mark.soak
 def test_kernels_that_cannot_be_cached_still_run(tmp_path: Path) -> None:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", COMPILE_WITHOUT_CACHE], env=environment, check=True)
+    subprocess.run(
+        [sys.executable, "-c", COMPILE_WITHOUT_CACHE], env=environment, check=True, timeout=SECONDS
+    )
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 WRITE_OFTEN = """
-import sys
+import signal, sys
 from pathlib import Path
 from apmax.atomic_files import write_file
+signal.alarm(int(sys.argv[3]))
 for _ in range(200):
     write_file(Path(sys.argv[1]), sys.argv[2].encode() * 100_000)
 """
@@ -125,7 +129,7 @@ def test_two_writers_of_one_path_leave_complete_files_at_every_moment(tmp_path: 
     path = tmp_path / "file"
     path.write_bytes(b"a" * 100_000)
     command = [sys.executable, "-c", WRITE_OFTEN, str(path)]
-    both = [subprocess.Popen([*command, letter]) for letter in "ab"]
+    both = [subprocess.Popen([*command, letter, str(SECONDS)]) for letter in "ab"]
     seen = set()
     while any(process.poll() is None for process in both):
         seen.add(path.read_bytes())

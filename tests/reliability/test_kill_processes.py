@@ -188,8 +188,10 @@ def test_ranks_that_are_stopped_from_outside_are_restarted(
             for start in range(count):
                 rank, before = rank_of_start(process.pid, start % 2, start), path.exists()
                 modified = path.stat().st_mtime_ns if before else 0
+                deadline = time.monotonic() + SECONDS
                 while not path.exists() or path.stat().st_mtime_ns == modified:
                     assert process.poll() is None
+                    assert time.monotonic() < deadline
                     time.sleep(0.01)
                 time.sleep(rng.uniform(0, 0.05))
                 rank.send_signal(number)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.hang import SECONDS
 from tests.reliability.soak import record, scaled
 
 pytestmark = [
@@ -67,7 +68,11 @@ assert all(parameter.isfinite().all() for parameter in network.parameters())
 
 
 def peak_memory(code: str, *arguments: str) -> float:
-    """Run code in a process of its own and return its largest resident memory in MB."""
+    """Run code in a process of its own and return its largest resident memory in MB.
+
+    An alarm ends it if it hangs; these fits take minutes.
+    """
+    code = f"import signal; signal.alarm({6 * SECONDS})\n{code}"
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", code, *arguments], env={**os.environ, **one_thread}

@@ -8,6 +8,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,12 @@ def fit(number: int) -> Floats:
     return np.append(model.coef_, model.intercept_)
 
 
+@cache
+def sequential_fits(count: int) -> list[Floats]:
+    """Return the reference of `in_threads` and `in_processes`."""
+    return [fit(number) for number in range(count)]
+
+
 FEW_FITS = 20
 
 
@@ -68,7 +75,7 @@ def test_fits_at_the_same_time_have_the_bits_of_sequential_fits(
     run: Callable[[int], list[Floats]], count: int
 ) -> None:
     before = np.random.get_state(legacy=False)  # noqa: NPY002
-    expected = [fit(number) for number in range(count)]
+    expected = sequential_fits(count)
     np.testing.assert_array_equal(run(count), expected)
     assert len({row.tobytes() for row in expected}) == count
     np.testing.assert_equal(np.random.get_state(legacy=False), before)  # noqa: NPY002

@@ -9,18 +9,24 @@ import os
 import pickle
 import socket
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.hang import SECONDS
 from tests.reliability.reader_process import run_jobs
 
 
 def loop(path: Path) -> None:
     while path:
         pass
+
+
+def sleep(path: Path) -> None:
+    time.sleep(2 * SECONDS)
 
 
 def allocate(path: Path) -> int:
@@ -49,13 +55,13 @@ def run_code(path: Path) -> Any:
     return RUNS_CODE[path.read_text()](path)
 
 
-def answer(folder: Path, reader: str, content: str = "") -> Any:
+def answer(folder: Path, reader: str, content: str = "", **limits: float) -> Any:
     """Return what the process says of a reader of this module."""
     inner = folder / "inner"
     inner.mkdir()
     (inner / "input").write_text(content)
     order = {"path": str(inner / "input"), "megabytes": 100, "reader": f"{__name__}:{reader}"}
-    return run_jobs(inner, [order])[0]
+    return run_jobs(inner, [order | limits])[0]
 
 
 @pytest.mark.parametrize("name", RUNS_CODE)
@@ -67,7 +73,12 @@ def test_the_process_ends_before_code_is_run(name: str, tmp_path: Path) -> None:
 
 def test_a_hang_ends_the_process(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="CPU time limit"):
-        answer(tmp_path, "loop")
+        answer(tmp_path, "loop", cpu_seconds=0.2)
+
+
+def test_a_reader_that_blocks_without_cpu_time_ends_the_process(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="wall-clock limit"):
+        answer(tmp_path, "sleep", seconds=0.2)
 
 
 def test_memory_beyond_the_limit_is_a_crash(tmp_path: Path) -> None:

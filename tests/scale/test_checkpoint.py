@@ -40,6 +40,7 @@ def begun(path: Any) -> Checkpoint:
         ("\ud800", "cannot be a file"),
         ("nowhere/fit.json", "cannot write the checkpoint"),
         (".", "is not a file"),
+        ("/dev/zero", "is not a file"),
     ],
 )
 def test_a_path_that_cannot_be_a_file_is_refused_before_data_are_read(
@@ -50,6 +51,12 @@ def test_a_path_that_cannot_be_a_file_is_refused_before_data_are_read(
         APClassifier().fit_files("none.parquet", "y", checkpoint=wrong)
     assert len(str(raised.value)) < 400
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pipe_is_refused_before_data_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileError, match="is not a file"):
+        APClassifier().fit_files("none.parquet", "y", checkpoint=tmp_path / "pipe")
 
 
 def test_the_home_folder_may_be_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

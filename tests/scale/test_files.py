@@ -276,9 +276,12 @@ def test_bad_arguments(folder: Path, tmp_path: Path) -> None:
         with pytest.raises(FileError, match=message):
             fitted(wrong)
     os.mkfifo(tmp_path / "pipe.parquet")
-    for wrong in (tmp_path / "pipe.parquet", tmp_path / "*.parquet", [tmp_path / "pipe.parquet"]):
-        with pytest.raises(FileError, match="not a regular file"):  # and nothing waits for a writer
-            fitted(wrong)
+    (tmp_path / "device.parquet").symlink_to("/dev/zero")
+    for name in ("pipe", "device"):  # nothing waits for a writer, or reads without end
+        one, several = tmp_path / f"{name}.parquet", tmp_path / f"{name}*.parquet"
+        for wrong in (one, several, [one]):
+            with pytest.raises(FileError, match="not a regular file"):
+                fitted(wrong)
     with pytest.raises(FileError, match="is a folder"):
         fitted([folder])
     (tmp_path / "a.json").write_text("{}")
