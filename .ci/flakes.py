@@ -52,23 +52,30 @@ def under_load(runs: int, pull: bool) -> None:
     """Run the suite so many times while busy loops take all cores.
 
     The runs without a failure since the code in src changed are counted, also those of earlier
-    calls. A failure sets the count to zero.
+    calls. A failure sets the count to zero; Ctrl-C ends the runs and keeps it.
     """
     for _ in range(CORES):
         Process(target=loop, daemon=True).start()
-    load = f"{4 * CORES} processes of tests and {CORES} busy loops on {CORES} cores"
-    for number in range(1, runs + 1):
-        if pull:
-            subprocess.run(["git", "pull", "--quiet", "--ff-only"], cwd=ROOT, check=True)
-        print(f"run {number} of {runs}", flush=True)
-        row = json.loads(RESULTS.read_text("utf-8")).get(PROMISE, {})
-        done = int(row["figure"].split()[0]) if row.get("code") == digest_of_code() else 0
-        try:
+    code = digest_of_code()
+    row = json.loads(RESULTS.read_text("utf-8")).get(PROMISE, {})
+    done = int(row["figure"].split()[0]) if row.get("code") == code else 0
+    try:
+        for _ in range(runs):
+            if pull:
+                subprocess.run(["git", "pull", "--quiet", "--ff-only"], cwd=ROOT, check=True)
+            if digest_of_code() != code:
+                raise SystemExit("the code in src has changed: start again")
+            print(f"run {done + 1}", flush=True)
             run_suite(4 * CORES)
-        except SystemExit:
-            store(PROMISE, "flakes.py", f"0 runs in a row without a failure; {load}")
-            raise
-        store(PROMISE, "flakes.py", f"{done + 1} runs in a row without a failure; {load}")
+            done += 1
+    except SystemExit:
+        done = 0
+        raise
+    except KeyboardInterrupt:
+        print("stopped")
+    finally:
+        load = f"{4 * CORES} processes of tests and {CORES} busy loops on {CORES} cores"
+        store(PROMISE, "flakes.py", f"{done} runs in a row without a failure; {load}")
 
 
 if __name__ == "__main__":

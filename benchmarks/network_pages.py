@@ -108,7 +108,8 @@ def table4(data: str) -> str:
 
 def table4_in_words() -> str:
     """Say which methods are above continued cross-entropy, for both data sets."""
-    parts, names_of, reached, seeds = [], _names(), False, set()
+    parts: list[str] = []
+    names_of, reached, seeds = _names(), False, set[int]()
     for data, title in (("cifar10", "CIFAR-10"), ("cifar100", "CIFAR-100")):
         table = results_of(f"table4_{data}")
         above = _compared(table)["above"]
