@@ -30,7 +30,11 @@ def stopped(name: str, folder: Path, times: int, number: int) -> dict[str, int]:
         [*module, name, str(folder), str(times), "0", str(int(number))],
         capture_output=True,
         text=True,
-        env={**ENVIRONMENT, "TMPDIR": str(temporary)},
+        env={
+            **ENVIRONMENT,
+            "TMPDIR": str(temporary),
+            "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),  # otherwise in TMPDIR
+        },
         check=False,
         timeout=SECONDS * (1 + times),
     )
