@@ -18,8 +18,11 @@ STEPS, EVERY = 300, 10
 def save(parts: dict[str, object], path: Path) -> None:
     """Write to a temporary file and rename it, so that a checkpoint is always complete."""
     temporary = path.with_suffix(".part")
-    torch.save(parts, temporary)
-    os.replace(temporary, path)
+    try:
+        torch.save(parts, temporary)
+        os.replace(temporary, path)
+    finally:  # after Ctrl-C
+        temporary.unlink(missing_ok=True)
 
 
 def train(folder: Path, steps: int = STEPS) -> nn.Module:
