@@ -217,6 +217,7 @@ def stopped_run(
 
     The signal can wait until the run writes a temporary file in the folder.
     """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until the child can catch it
     child = os.fork()
     if child == 0:
         code = 1
@@ -226,7 +227,9 @@ def stopped_run(
             signal.alarm(SECONDS)
             with warnings.catch_warnings(action="ignore"):
                 sys.stdout = sys.stderr
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
                 work()
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing catches it below
             code = 0
         except KeyboardInterrupt:
             code = INTERRUPTED
@@ -236,6 +239,7 @@ def stopped_run(
             traceback.print_exc()
         finally:
             os._exit(code)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     with suppress(PermissionError):  # the child was faster
         os.setpgid(child, child)
     writing = False
