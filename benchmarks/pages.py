@@ -184,7 +184,7 @@ def table_facts() -> str:
         "regression, an additive model, trees and their stack. Everything is chosen by "
         f"cross-validation on training rows. The gain on a table is a mean over "
         f"{min(splits)}–{max(splits)} splits. "
-        "Each row shows the mean over tables ± its standard error, in bold above two standard "
+        "Each row shows the mean over tables ± its standard error. Gains are bold above two standard "
         "errors. A wider search of LightGBM's parameters was not compared. FLAML ran on one split "
         f"of {len(flaml)} tables (all but {missing}) with at least the CPU time of apmax (median "
         f"{np.median(seconds):.0f} s)."
@@ -229,13 +229,15 @@ def gains_by_size_in_words() -> str:
     (few, small), (many, large) = (
         (size, [over[name] for name in tables]) for size, tables in (sizes[0], sizes[-1])
     )
-    falls = np.mean(large) < np.mean(small)
+    (mean, error), (mean_of_few, error_of_few) = map(mean_and_error, (large, small))
+    falls = mean_of_few - mean
+    errors = abs(falls) / np.hypot(error, error_of_few)
     figures = [gain(values).replace("*", "") for values in (small, large)]
     return wrapped(
-        f"The mean gain over {SHORT[other]} is {'smaller' if falls else 'not smaller'} on larger "
-        f"tables: {figures[1]} with {many} training rows, {figures[0]} with {few}. With more than "
-        f"{MOST_TRAINING_ROWS:,} training rows {'expect less, and ' if falls else ''}"
-        "[compare](#compare-with-your-own-model)."
+        f"The mean gain over {SHORT[other]} is {'smaller' if falls > 0 else 'not smaller'} on "
+        f"larger tables: {figures[1]} with {many} training rows, {figures[0]} with {few}, a "
+        f"difference of {errors:.1f} standard errors. With more than {MOST_TRAINING_ROWS:,} "
+        "training rows the gain is not measured: [compare](#compare-with-your-own-model)."
     )
 
 

@@ -30,12 +30,14 @@ LABELS = pages.results_of("reliability")["APLoss trains thousands of labels in l
 LINEAR = pages.results_of("linear_quality")
 CLEAR = sum(row["apmax"] - row["logistic"] > 2 * row["error"] for row in LINEAR)
 WITHIN = sum(abs(row["apmax"] - row["logistic"]) <= 2 * row["error"] for row in LINEAR)
+FEW, SOME, MANY = (f"{one / 1e9:g}" for one in cost_pages.MEMORIES)
 MEASURED = {
     "benchmarks.md": [f"about {PASSES} passes per fit"],
     "faq.md": [
         f"10⁶ rows of 12 columns take {ADDITIVE[0]} of CPU time and {ADDITIVE[1]}",
         f"100,000 rows of 12 columns take {AUTO[0]} of CPU time and {AUTO[1]}",
         f"up to {tables.MOST_TRAINING_ROWS:,} training rows",
+        f"{FEW}, {SOME} and {MANY} GB",
         LABELS["figure"].partition(", 100 batches")[0].replace(", 5", " with 5"),
     ],
     "should-i-use-this.md": [f"more than {tables.MOST_TRAINING_ROWS:,} training rows"],
