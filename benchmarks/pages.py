@@ -184,10 +184,10 @@ def table_facts() -> str:
         "regression, an additive model, trees and their stack. Everything is chosen by "
         f"cross-validation on training rows. The gain on a table is a mean over "
         f"{min(splits)}–{max(splits)} splits. "
-        "Each row shows the mean over tables ± its standard error. Gains are bold above two standard "
-        "errors. A wider search of LightGBM's parameters was not compared. FLAML ran on one split "
-        f"of {len(flaml)} tables (all but {missing}) with at least the CPU time of apmax (median "
-        f"{np.median(seconds):.0f} s)."
+        "Each row shows the mean over tables ± its standard error. Gains are bold above two "
+        "standard errors. A wider search of LightGBM's parameters was not compared. FLAML ran on "
+        f"one split of {len(flaml)} tables (all but {missing}) with at least the CPU time of apmax "
+        f"(median {np.median(seconds):.0f} s)."
     )
 
 

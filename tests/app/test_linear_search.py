@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from apmax.app.linear_search import LINEAR, fit_linear
+from apmax.linear import APClassifierCV
 from apmax.splits import make_splits
 from apmax.tabular.library import LOGISTIC
 
@@ -42,3 +43,19 @@ def test_ctrl_c_keeps_the_models_that_are_complete() -> None:
 def test_a_second_ctrl_c_ends_the_comparison() -> None:
     with pytest.raises(KeyboardInterrupt):
         fitted(press_in_the_second_model(times=2))
+
+
+def test_a_model_without_held_out_scores_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while alpha is chosen ends the fit of APClassifierCV with logistic regression."""
+    average_path = APClassifierCV._average_path
+
+    def press(self: Any, *arguments: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return average_path(self, *arguments)
+
+    monkeypatch.setattr(APClassifierCV, "_average_path", press)
+    found = fitted(lambda *_: None)
+    assert found.interrupted
+    assert [one.model for one in found.leaderboard] == [LOGISTIC]
+    with pytest.raises(KeyboardInterrupt):
+        fit_linear(X, Y, None, make_splits(2, X, Y), [LINEAR], jobs=1, on_progress=None)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -24,6 +26,36 @@ LOANS, NEW = (made_loans(*of).replace({"city": {"?": None}}) for of in ((600, 0)
 X, Y = LOANS[["income", "city"]], (LOANS["defaulted"] == "yes").astype(int)
 NUMBERS = pd.DataFrame({"a": np.log(X["income"].fillna(1e4)), "b": Y.index % 7})
 STACK = AutoAPClassifier(["boosting-5x100", "extra-trees", "stack"], select="stack", cv=3)
+
+
+@pytest.mark.parametrize("model", [APClassifierCV(cv=2), AdditiveAPClassifier(cv=2)])
+def test_a_fit_that_ctrl_c_ended_can_be_saved(model: Any, tmp_path: Path) -> None:
+    """It has no held-out log-odds."""
+
+    def press(stage: str, *_: Any) -> None:
+        if stage.startswith("path over alpha"):
+            signal.raise_signal(signal.SIGINT)
+
+    model.on_progress = press
+    with pytest.warns(ConvergenceWarning, match="kept logistic regression"):
+        model.fit(NUMBERS, Y)
+    assert np.isnan(model.out_of_fold_).all()
+    apmax.save(model, tmp_path / "m.apmax", NUMBERS)
+    loaded = apmax.load(tmp_path / "m.apmax")
+    expected = model.predict_proba(NUMBERS)
+    np.testing.assert_allclose(loaded.predict_proba(NUMBERS), expected)
+    assert {shift.size for shift in loaded.shifts(NUMBERS)} == {"small"}
+
+
+def test_rows_to_save_with_need_the_columns_of_the_fit(tmp_path: Path) -> None:
+    model = AdditiveAPClassifier(cv=2, interactions=0).fit(NUMBERS, Y)
+    for rows, named in (
+        (NUMBERS[["a"]], "has no column 'b'"),
+        (NUMBERS.assign(c=1), "also has the column 'c'"),
+        (NUMBERS[["b", "a"]], "in another order"),
+    ):
+        with pytest.raises(ShapeError, match=named):
+            apmax.save(model, tmp_path / "m.apmax", rows)
 
 
 def fitted(model: Any, X: Any, y: Any = Y) -> Any:

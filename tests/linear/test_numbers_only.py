@@ -71,6 +71,8 @@ def test_columns_of_arrow_tables_are_named() -> None:
     pa = pytest.importorskip("pyarrow")
     with pytest.raises(NotNumericError, match="column 'term' holds text"):
         APClassifier().fit(pa.Table.from_pandas(TEXT), Y)
+    with pytest.raises(NotNumericError, match="column 'term' holds text"):
+        APClassifier().fit(pa.RecordBatch.from_pandas(TEXT), Y)
     with pytest.raises(NonFiniteError, match="column 'income' contains NaN"):
         APClassifier().fit(pa.Table.from_pandas(GAPS), Y)
 

@@ -137,6 +137,8 @@ def _fit_ap(
     model = APClassifierCV(cv=splits, n_jobs=jobs)
     model.on_progress = on_progress
     model.fit(X, y, sample_weight=weight)
+    if model.result_.interrupted:  # without held-out log-odds
+        raise_if_interrupted()
     model.cv = None  # the rows of the splits are of no use to a fitted model
     log_odds: Floats = model.out_of_fold_
     del model.out_of_fold_

@@ -151,7 +151,10 @@ def _preprocessor_of(classifier: Any, X: Any) -> TablePreprocessor:
     found = [str(name) for name in X.columns]
     if found != names:
         missing = [name for name in names if name not in found]
-        what = f"has no column {missing[0]!r}" if missing else "has more columns, or another order"
+        more = [name for name in found if name not in names]
+        what = f"also has the column {more[0]!r}" if more else "has the columns in another order"
+        if missing:
+            what = f"has no column {missing[0]!r}"
         raise ShapeError(
             f"`X` {what}: pass the columns to which the model was fitted, "
             "X[model.feature_names_in_]"
@@ -192,4 +195,5 @@ def _held_out(classifier: Any, fitted: Floats) -> Floats:
             found = -found  # only those of AutoAPClassifier are of the positive class
     if found is None or found.size != fitted.size or has_few_values(fitted):
         return fitted
-    return np.asarray(expit(found[~np.isnan(found)]))
+    known = ~np.isnan(found)  # nowhere if Ctrl-C ended the fit
+    return np.asarray(expit(found[known])) if known.any() else fitted

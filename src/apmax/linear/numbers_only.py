@@ -57,8 +57,8 @@ def check_types(types: Any) -> None:
 def _columns(X: Any) -> Iterator[tuple[str, Any]]:
     """Yield columns and how messages call them; none if X is not two-dimensional."""
     if hasattr(X, "column_names"):  # of pyarrow
-        for name in X.column_names:
-            yield f"column {name!r}", X[name].to_numpy()
+        for name, column in zip(X.column_names, X.columns, strict=True):
+            yield f"column {name!r}", np.asarray(column)
     elif np.ndim(X) != 2 and not sp.issparse(X):
         return
     elif hasattr(X, "columns"):

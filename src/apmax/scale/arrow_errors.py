@@ -34,9 +34,14 @@ def file_errors(what: object, advice: str, verb: str = "read") -> Iterator[None]
             f"{what} claims more memory than there is ({_one_line(error)}): {advice}, or use a "
             "machine with more memory"
         ) from None
+    except NotImplementedError as error:
+        raise FileFormatError(
+            f"{what} has a column of a type that cannot be read ({_one_line(error)}): leave it out "
+            "with columns=[…], or write it as numbers or text"
+        ) from error
     except Exception as error:  # extension types read their metadata with code of other packages
         raise_if_interrupted()
-        raise FileFormatError(f"{what} cannot be {verb} ({_one_line(error)}): {advice}") from None
+        raise FileFormatError(f"{what} cannot be {verb} ({_one_line(error)}): {advice}") from error
 
 
 def data_frame(table: Any, what: object) -> Any:

@@ -33,7 +33,9 @@ def _converted(column: Any, kind: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_run_end_encoded(column.type):
-        values = column.values.cast(kind)  # those of views cannot be decoded
-        return pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(column.run_ends, values))
+    if pa.types.is_run_end_encoded(column.type):  # values of some types cannot be decoded
+        positions = pa.array(range(len(column.values)), pa.int64())
+        encoded = pa.RunEndEncodedArray.from_arrays(column.run_ends, positions)
+        decoded = pc.run_end_decode(encoded.slice(column.offset, len(column)))
+        return _converted(column.values, kind).take(decoded)
     return column if column.type == kind else column.cast(kind)

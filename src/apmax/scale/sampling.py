@@ -231,7 +231,7 @@ def _drawn(source: RawFiles, labels: LabelCodes, draw: ClassDraw, rows: int) -> 
         weights.append(weight[chosen] if weight.size else np.ones(chosen.size))
     try:
         table = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
-    except pa.ArrowInvalid as error:
+    except pa.ArrowException as error:
         raise FileFormatError(f"columns differ between files ({error}): convert them") from None
     codes, weight = np.concatenate(codes_of), np.concatenate(weights)
     for code, total in enumerate(labels.totals):

@@ -9,6 +9,8 @@ import re
 import shlex
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from apmax.app import training
 from apmax.app.cli.console import ProgressLog
 from apmax.app.io import load
 from apmax.app.model import load_model, save_model
-from apmax.interrupts import CooperativeInterrupt
+from apmax.interrupts import CooperativeInterrupt, interrupt_on_hold
 from apmax.tabular import NAMES
 from apmax.tabular.budget import TooShortError
 from apmax.tabular.search import Search
@@ -232,6 +234,41 @@ def test_an_interrupt_after_some_models_keeps_the_best_of_them(
     board = load_model("m.apmax").leaderboard
     assert board is not None
     assert {one.model for one in board} == {"logistic", "additive", "stack"}
+
+
+@pytest.mark.parametrize("command", ["train loans.csv -o m.apmax", "compare loans.csv"])
+def test_the_first_ctrl_c_keeps_the_models_that_are_complete(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    fit, calls = Search.fit, list[str]()
+
+    def ctrl_c_in_the_third(self: Any, name: str) -> Any:
+        calls.append(name)
+        if len(calls) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return fit(self, name)
+
+    monkeypatch.setattr(Search, "fit", ctrl_c_in_the_third)
+    result = run(*shlex.split(command), "--target", "last", "--jobs", "1", fails=True)
+    assert result.exit_code == 130
+    assert "interrupted: only logistic, additive" in result.stdout
+    assert len(calls) == 3
+
+
+def test_two_interrupts_after_the_model_is_written_do_not_deny_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def pressed_at_the_end() -> Iterator[None]:
+        with interrupt_on_hold():
+            yield
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("apmax.interrupts.interrupt_on_hold", pressed_at_the_end)
+    result = run("train", "loans.csv", "--target", "last", *FAST, fails=True)
+    assert result.exit_code == 130
+    assert result.stderr.splitlines()[-1] == "stopped; m.apmax is complete"
 
 
 def test_an_interrupt_while_the_model_is_written_lets_it_be_written(

@@ -64,9 +64,10 @@ def show_comparison(
     **more: Any,
 ) -> TrainedModel:
     """Compare models, print their leaderboard, and write a report; `more` goes to the JSON."""
-    from apmax.app.cli.train import fit
+    from apmax.app.cli.train import fit, interrupts_at_safe_points
 
-    trained = fit(console, dataset, **(settings or {}))
+    with interrupts_at_safe_points():
+        trained = fit(console, dataset, **(settings or {}))
     console.warn(trained.warnings)
     notes = [*notes, *trained.warnings]
     result = {**leaderboard_json(trained), "seconds": trained.seconds, **more, "warnings": notes}

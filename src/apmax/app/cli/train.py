@@ -78,6 +78,8 @@ def train(
         findings = options.check_leaks(console, dataset, fitting.strict, tested if test else None)
         with interrupts_at_safe_points():
             trained = fit(console, learnt, **fitting.settings())
+            so_far = "contains the best of the models fitted so far"
+            written = f"stopped; {out} {so_far if trained.interrupted else 'is complete'}"
             with interrupt_on_hold():  # what is fitted is worth the time of writing it
                 console.warn(trained.warnings)
                 notes = [*dataset.notes, *(one.message for one in findings), *trained.warnings]
@@ -85,11 +87,9 @@ def train(
                 scored = None if tested is None else _test(console, trained, tested, notes)
                 replaced = _stored_threshold(out)
                 size = save_model(trained.model, out)
+                missing = "" if report is None else f", {report} was not written"
+                cli.interrupt_message = written + missing
             stopped = trained.interrupted or interrupted()
-        so_far = "contains the best of the models fitted so far"
-        written = f"stopped; {out} {so_far if trained.interrupted else 'is complete'}"
-        missing = "" if report is None else f", {report} was not written"
-        cli.interrupt_message = written + missing
         _show(console, trained, learnt, out, size, findings, notes)
         if replaced is not None:
             console.say(
@@ -115,16 +115,19 @@ def _stored_threshold(path: Path) -> Decision | None:
 
 
 def fit(console: Console, dataset: Dataset, **settings: Any) -> TrainedModel:
-    """Train with a progress bar; Ctrl-C keeps the models that are complete."""
+    """Train with a progress bar."""
     from apmax.app.training import train_model
 
-    with interrupts_at_safe_points(), console.progress("preparing") as advance:
+    with console.progress("preparing") as advance:
         return train_model(dataset, on_progress=advance, **settings)
 
 
 @contextmanager
 def interrupts_at_safe_points() -> Iterator[None]:
-    """Let the first Ctrl-C end fits at their next safe point, and the second one the command."""
+    """Let the first Ctrl-C end fits at their next safe point, and the second one the command.
+
+    Blocks cannot be nested.
+    """
     from apmax.interrupts import cooperative_interrupts
 
     # The library replaces only Python's own handler of Ctrl-C.
