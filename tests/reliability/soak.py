@@ -10,8 +10,11 @@ import ast
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from apmax.atomic_files import write_file
 
@@ -70,19 +73,36 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 def store(promise: str, test: str, figure: str) -> None:
     """Store a line of the table."""
+    if digest_of_code() != CODE:
+        raise RuntimeError("the code in src has changed since the measurement began")
+    today = datetime.now(UTC).date().isoformat()
+    with _stored() as rows:
+        rows[promise] = {"test": test, "figure": figure, "date": today, "code": CODE}
+
+
+def remove(promise: str) -> None:
+    """Remove a line of the table."""
+    with _stored() as rows:
+        rows.pop(promise, None)
+
+
+@contextmanager
+def _stored() -> Iterator[dict[str, Any]]:
+    """Yield the table, and store it afterwards; tests of other processes do so, too."""
     import fcntl  # not on Windows, where `make soak` does not run
 
-    today, code = datetime.now(UTC).date().isoformat(), digest_of_code()
     folder = os.open(RESULTS.parent, os.O_RDONLY)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)  # tests of other processes record here, too
-        stored = json.loads(RESULTS.read_text("utf-8"))
-        stored[promise] = {"test": test, "figure": figure, "date": today, "code": code}
-        text = json.dumps(dict(sorted(stored.items())), indent=1, ensure_ascii=False) + "\n"
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        rows = json.loads(RESULTS.read_text("utf-8"))
+        yield rows
+        text = json.dumps(dict(sorted(rows.items())), indent=1, ensure_ascii=False) + "\n"
         write_file(RESULTS, text.encode())
     finally:
         os.close(folder)
 
 
+CODE = digest_of_code()
+
 if __name__ == "__main__":
-    print(digest_of_code())
+    print(CODE)

@@ -73,8 +73,9 @@ def test_work_stopped_fifty_times_ends_with_the_same_bits(
 ) -> None:
     found = stopped(name, tmp_path, scaled(50), number)
     assert found["stopped"] == scaled(50)
+    again = "started anew" if name == "train" else "run again"  # the others resume
     record(
-        f"{KINDS[name]} stopped by {number.name} and run again ends with the same bits",
+        f"{KINDS[name]} stopped by {number.name} and {again} ends with the same bits",
         f"{found['stopped']} stops, {found['while writing']} with a temporary file present",
     )
 

@@ -175,13 +175,13 @@ def test_memory_stays_within_two_percent_while_a_service_works(tmp_path: Path) -
     warm, last = max(seen[: len(seen) // 4]), max(seen[-5:])
     assert last < 1.02 * warm
     assert max(descriptors[-5:]) <= descriptors[0]  # idle processes of other tests may end
+    kept = ["loss.pt", "m.apmax", "report.html", "table.csv", "table.parquet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == kept
     record(
         "memory grows by at most 2 % and the number of open files does not grow",
         f"{turns:,} turns of {len(work)} fits, reports and stored models in {MINUTES:g} minutes: "
         f"memory {last / warm - 1:+.2%} after the first quarter",
     )
-    kept = ["loss.pt", "m.apmax", "report.html", "table.csv", "table.parquet"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == kept
 
 
 @pytest.mark.parametrize("beta0", [1e-6, 5e-4, 1.0], ids=str)

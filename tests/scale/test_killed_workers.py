@@ -158,7 +158,8 @@ def check_kills(cluster: Any, kills: int, expected: np.ndarray, folder: Path) ->
     with cluster(2, folder) as client, ThreadPoolExecutor(1) as pool:
         client.register_plugin(Killer(folder, kills, nannies))
         fit = pool.submit(DaskAPClassifier(alpha=0.1, client=client).fit, *data())
-        while nannies and not fit.done():
+        deadline = time.monotonic() + SECONDS
+        while nannies and not fit.done() and time.monotonic() < deadline:
             for process in workers_of(client, nannies):
                 (folder / "known" / str(process)).touch()
             time.sleep(0.1)
@@ -222,7 +223,8 @@ def check_stops(cluster: Any, number: int, stops: int, expected: np.ndarray, fol
         while left:
             model = DaskAPClassifier(alpha=0.1, client=client)
             fit = pool.submit(model.fit, *data())
-            while left and not fit.done():
+            deadline = time.monotonic() + SECONDS
+            while left and not fit.done() and time.monotonic() < deadline:
                 time.sleep(rng.uniform(0.1, 1.0))
                 processes = workers_of(client, cluster is with_nanny)
                 if processes and not fit.done():
