@@ -9,6 +9,8 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from ipaddress import ip_address
 from typing import Any
 
 HERE = (None, "", "localhost", "::1", socket.gethostname())
@@ -24,6 +26,13 @@ def host_of(event: str, arguments: tuple[Any, ...]) -> Any:
     return host.decode() if isinstance(host, bytes) else host
 
 
+def is_here(host: Any) -> bool:
+    """Whether it is a name or an address of this machine."""
+    with suppress(ValueError):
+        return host in HERE or ip_address(str(host)).is_loopback
+    return False
+
+
 def asks_for_own_address(event: str) -> bool:
     """Whether Dask asks the system for its address: it connects by UDP, which sends nothing."""
     caller = sys._getframe(2).f_globals.get("__name__")
@@ -37,7 +46,7 @@ def refuse_others(note: Callable[[str], object] = lambda message: None) -> None:
         if event not in NAMED and event not in ADDRESSED:
             return
         host = host_of(event, arguments)
-        if host in HERE or str(host).startswith("127.") or asks_for_own_address(event):
+        if is_here(host) or asks_for_own_address(event):
             return
         message = f"{event} of {host!r}: only loopback is allowed"
         note(message)

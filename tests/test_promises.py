@@ -36,6 +36,7 @@ def promises(page: Path) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_each_promise_names_a_test(page: Path) -> None:
+    assert len(promises(page)) >= 8
     assert [one for one in promises(page) if not TEST.search(one)] == []
 
 
@@ -49,3 +50,5 @@ def test_named_tests_exist(page: Path) -> None:
     named = set(TEST.findall(page.read_text("utf-8")))
     assert len(named) > 5
     assert named - names == set()
+    paths = re.findall(r"\btests/[\w/]+\.py", page.read_text("utf-8"))
+    assert [path for path in paths if not (ROOT / path).is_file()] == []

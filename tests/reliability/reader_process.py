@@ -3,7 +3,7 @@
 ``python -m tests.reliability.reader_process FOLDER JOBS`` prints a line of JSON for each job. A job
 is a format with a range of numbers (damaged files are functions of their number), or the path of a
 file with its limit in megabytes and, if it is no data file, the function that reads it. Such a
-job can also have limits of its own: `cpu_seconds`, and `seconds` on the clock of the wall. After
+job can also have limits of its own: `cpu_seconds`, and `seconds` of wall-clock time. After
 valid files have been read once, the process ends with exit code 66 if anything starts a command,
 unpickles an object, loads a library or a module, executes code, opens a connection, or changes
 files of other folders.

@@ -128,8 +128,8 @@ def test_a_pickle_in_the_metadata_of_an_extension_type_is_not_executed(
 
 def extension(path: Path, name: str, metadata: bytes) -> Path:
     """Write a file whose feature is of an extension type."""
-    told = {b"ARROW:extension:name": name.encode(), b"ARROW:extension:metadata": metadata}
-    fields = [pa.field("x", pa.int64(), metadata=told), pa.field("y", pa.string())]
+    stored = {b"ARROW:extension:name": name.encode(), b"ARROW:extension:metadata": metadata}
+    fields = [pa.field("x", pa.int64(), metadata=stored), pa.field("y", pa.string())]
     pq.write_table(pa.table([np.arange(N), TEXT], schema=pa.schema(fields)), path)
     return path
 

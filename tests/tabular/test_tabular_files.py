@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from apmax import AdditiveAPClassifier, AutoAPClassifier, memory
 from apmax.errors import FileFormatError, NotNumericError
 from apmax.scale import sample_negatives
+from apmax.scale.sampling import ClassDraw
 
 pytest.importorskip("pyarrow")
 ROWS = 6000
@@ -45,6 +47,18 @@ def test_files_that_fit_give_the_model_of_fit(which: int, pattern: str) -> None:
     expected.fit(X, LABELS, np.full(ROWS, 2.0))
     np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
     assert model.feature_names_in_.tolist() == ["a", "kind"]
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["additive", "auto"])
+def test_ctrl_c_while_the_sample_is_read_leaves_no_trace(
+    which: int, pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ClassDraw, "rows", lambda *_: signal.raise_signal(signal.SIGINT))
+    model = models()[which]
+    before = dict(vars(model))
+    with pytest.raises(KeyboardInterrupt):
+        model.fit_files(pattern, "status", columns=["a", "kind"])
+    assert vars(model) == before
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["additive", "auto"])

@@ -154,6 +154,28 @@ def test_internal_errors_and_interrupts_are_one_line(
     assert (result.exit_code, result.stderr.strip()) == (130, "stopped; no model was written")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "predict m.apmax valid.csv --out new.csv",
+        "evaluate m.apmax valid.csv --report new.html",
+        "report m.apmax valid.csv --out new.html",
+        "threshold m.apmax --top 5% --data valid.csv",
+    ],
+)
+def test_interrupted_commands_write_nothing(
+    model: str, folder: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    assert model in command
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    monkeypatch.setattr("apmax.app.model.Model.log_odds", interrupted)
+    assert run(*shlex.split(command), fails=True).exit_code == 130
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
 def test_output_of_a_pipe_has_no_escape_codes(folder: Path) -> None:
     command = [sys.executable, "-m", "apmax", "train", "loans.csv", "--target", "last",
                "--model", "logistic", "-o", "m.apmax"]  # fmt: skip
