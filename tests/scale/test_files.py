@@ -139,50 +139,6 @@ def test_labels_of_every_type(labels: Any, pos_label: Any, tmp_path: Path) -> No
         assert model.pos_label_ == expected.pos_label_
 
 
-def test_types_that_polars_writes_are_read(tmp_path: Path) -> None:
-    pl = pytest.importorskip("polars")
-    words = np.where(Y, "yes", "no")
-    frame = pl.DataFrame({name: X[:, k] for k, name in enumerate(NAMES)}).with_columns(
-        text=words, code=pl.Series(words, dtype=pl.Categorical), y=words
-    )
-    frame.write_ipc(tmp_path / "all.feather")
-    model = APClassifier(alpha=0.3).fit_files(tmp_path / "all.feather", "y", columns=NAMES)
-    assert_same(model, APClassifier(alpha=0.3).fit(X, words))
-    sample = sample_negatives(tmp_path / "all.feather", "y", rows=N)
-    assert sample.table.column("text").to_pylist() == words.tolist()
-    assert sample.table.column("code").to_pylist() == words.tolist()
-
-
-def test_a_column_of_another_type_in_one_file_is_named(tmp_path: Path) -> None:
-    write(tmp_path / "0.parquet", table(c=np.arange(N)))
-    write(tmp_path / "1.parquet", table(c=np.arange(N).astype(str)))
-    with pytest.raises(FileFormatError, match=r"columns differ between files .*c "):
-        sample_negatives(tmp_path, "y", rows=N)
-
-
-def test_a_column_of_lists_is_named_as_such(tmp_path: Path) -> None:
-    lists = pa.array([["a"]] * N, pa.list_(pa.string_view()))
-    with pa.ipc.new_file(str(tmp_path / "all.feather"), table(c=lists).schema) as writer:
-        writer.write_table(table(c=lists))
-    with pytest.raises(FileFormatError, match=r"leave it out with columns=\[…\]"):
-        sample_negatives(tmp_path / "all.feather", "y", rows=N)
-
-
-def test_repeated_values_are_read(tmp_path: Path) -> None:
-    ends = pa.array([1000, 3000], pa.int32())
-    numbers = pa.RunEndEncodedArray.from_arrays(ends, pa.array([1.0, 2.0]))
-    words = pa.RunEndEncodedArray.from_arrays(ends, pa.array(["a", "b"]).cast(pa.string_view()))
-    codes = pa.RunEndEncodedArray.from_arrays(ends, pa.array(["a", "b"]).dictionary_encode())
-    y = np.where(Y, "yes", "no")
-    rows = pa.table({"number": numbers, "word": words, "code": codes, "y": y})
-    with pa.ipc.new_file(str(tmp_path / "all.feather"), rows.schema) as writer:
-        writer.write_table(rows)
-    sample = sample_negatives(tmp_path / "all.feather", "y", rows=N)
-    assert sample.table.column("number").to_pylist() == [1.0] * 1000 + [2.0] * 2000
-    for name in ("word", "code"):
-        assert sample.table.column(name).to_pylist() == ["a"] * 1000 + ["b"] * 2000
-
-
 def test_single_precision_columns_are_cached_in_single_precision(tmp_path: Path) -> None:
     single = {name: X[:, k].astype(np.float32) for k, name in enumerate(NAMES)}
     path = write(tmp_path / "all.parquet", table(**single))
